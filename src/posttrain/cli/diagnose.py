@@ -10,6 +10,7 @@ as `posttrain eval` takes them.
     posttrain diagnose curriculum mopps dump uniform '{kind: bandit, temperature: 0.2}' world=domains
     posttrain diagnose temperature runs/grpo-1 --entropy 0.3
     posttrain diagnose temperature pebble tasks=mine.jsonl --entropy 0.3
+    posttrain diagnose overoptimisation runs/reward_model_sums-1 --gold match --n 16
     posttrain diagnose bandit dpo ipo rwr reinforce peak=70
     posttrain diagnose contamination runs/grpo-1 members=trained.jsonl others=new.jsonl
 """
@@ -39,6 +40,7 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     from posttrain.policies import Policy
     from posttrain.policies.loading import load_policy
     from posttrain.runs.launch import find_device, model_source
+    from posttrain.runs.recorded import record_of
 
     names, settings = split_settings(options_as_settings(words))
     diagnostic = component(Diagnostic, kind, settings, _own_tasks(kind, settings, names))
@@ -48,16 +50,16 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
     def load(name: str) -> Policy:
         return load_policy("policy", Model(source=model_source(name)), {}, where)
 
-    subjects = [
-        Subject(
+    def subject(name: str) -> Subject:
+        return Subject(
             name=name,
             load=partial(load, name),
             serve=lambda policy: Native().serve(policy, 0),
             component=partial(part_named, name=name),
+            record=partial(record_of, name, subject),
         )
-        for name in names
-    ]
-    finding = diagnostic.examine(*subjects)
+
+    finding = diagnostic.examine(*map(subject, names))
     if as_json:
         print_json({"kind": kind, **_named(diagnostic.subjects, names), **finding.values})
         return

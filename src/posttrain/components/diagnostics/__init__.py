@@ -22,6 +22,23 @@ def _no_part(contract: type[C]) -> C:
     raise UserError(f"a {contract.__name__.lower()} is asked for, and this is the name of a model")
 
 
+def _no_run() -> "Record":
+    raise UserError("a run is asked for, and this is a model")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What a run that was rewarded by a reward model recorded."""
+
+    policy: "Subject"
+    """The reference, else the policy of the first checkpoint that is there."""
+    reward_model: "Subject"
+    steps: Callable[[int], Sequence[tuple[int, Sequence[Mapping[str, Any]]]]]
+    """At most this many steps, evenly from the first to the last, with the rows of their rollouts."""
+    alarms: Sequence[tuple[int, str]]
+    """Step and message of each."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subject:
     """A model, or a part of a recipe, to measure."""
@@ -35,6 +52,8 @@ class Subject:
     component: "Callable[[type[C]], C]" = _no_part
     """The part of a family that the name stands for, in place of a model: a kind, settings as YAML, or the name of a
     recipe that has one."""
+    record: "Callable[[], Record]" = _no_run
+    """The record of the run that the name stands for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,12 @@ The verdict is about the gold score of the best of all against that at the peak,
 where the interval is below 0, ``not shown``, or ``too little`` with fewer than 30 tasks. The peak is chosen on the
 tasks of even place, and the difference is measured on the others.
 
+Given a run instead of a policy and a reward model, the policy is its reference, or that of its first checkpoint, and
+beside the best of n stand the steps of the run: the recorded reward, gold of the recorded rollouts, their KL from that
+policy, the step where gold is largest, and the steps of alarms.
+
+    posttrain diagnose overoptimisation runs/NAME --gold match
+
 Differs: equal proxies share their places in the order of sampling.
 """
 
@@ -24,11 +30,11 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
 from posttrain.components.diagnostics._answers import answer_all, check_roles
+from posttrain.components.diagnostics._followed import followed, row
 from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.tasks import Tasks
 from posttrain.engines import Sampling, Server, wait_for
 from posttrain.errors import UserError
-from posttrain.statistics.intervals import mean
 from posttrain.types import FloatArray, Group
 
 ROWS: Final = ()
@@ -40,10 +46,12 @@ Reals = NDArray[np.float64]
 class Overoptimisation(Diagnostic):
     """Gold and proxy of the best of n answers."""
 
-    subjects: ClassVar[tuple[str, ...]] = ("policy", "reward_model")
+    subjects: ClassVar[tuple[str, ...]] = ("models", "...")
 
     tasks: Tasks
     """Tasks that the policy answers."""
+    first: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """Tasks that are answered, from the first."""
     gold: Reward
     """The reward that is meant. It must not need models of a recipe."""
     n: Annotated[int, Field(ge=2, le=1024)] = 64
@@ -54,21 +62,29 @@ class Overoptimisation(Diagnostic):
     def examine(self, *subjects: Subject) -> Finding:
         """Sample, score by both, and estimate every power of two."""
         check_roles(self.gold)
-        policy, model = (subject.load() for subject in subjects)
-        groups = wait_for(self._answers(subjects[0].serve(policy)))
+        if len(subjects) > 2:
+            raise UserError(f"overoptimisation takes a run, or a policy and a reward model; got {len(subjects)} names")
+        record = subjects[0].record() if len(subjects) == 1 else None
+        own, rater = (record.policy, record.reward_model) if record is not None else subjects
+        policy, model = own.load(), rater.load()
+        server = own.serve(policy)
+        groups = wait_for(self._answers(server))
         whole = [g for g in groups if all(t.score is not None and t.score.status != "error" for t in g)]
         if not whole:
             raise UserError(
                 "no task has answers that could all be scored by the gold reward; give other tasks, or gold"
             )
-        proxy_GN = _scores(model, subjects[1].name, whole)
+        proxy_GN = _scores(model, rater.name, whole)
         gold_GN = np.array([[t.score.value for t in g if t.score is not None] for g in whole])
         found = curves(proxy_GN, gold_GN)
         values: dict[str, Any] = {"tasks": len(whole), "left_out": len(groups) - len(whole), **found}
+        if record is not None:
+            tasks, temperature = self.tasks.load(), self.sampling.temperature
+            values |= {"policy": own.name} | followed(record, server, self.gold, tasks, temperature)
         return Finding(values=values, lines=_lines(values))
 
     async def _answers(self, server: Server) -> list[Group]:
-        groups = await answer_all(server, self.kind, self.tasks.load(), self.n, self.sampling)
+        groups = await answer_all(server, self.kind, self.tasks.load()[: self.first], self.n, self.sampling)
         return [await scored(group, self.gold, RewardContext()) for group in groups]
 
 
@@ -82,23 +98,19 @@ def curves(proxy_GN: Reals, gold_GN: Reals) -> dict[str, Any]:
     proxy_GS, gold_GS = sorted_proxy @ weight_SN.T, sorted_gold @ weight_SN.T
     rows = []
     for s, n in enumerate(sizes):
-        proxy, gold = mean(proxy_GS[:, s]), mean(gold_GS[:, s])
-        rows.append({"n": n, "kl_at_most": log(n) - (n - 1) / n, "proxy": _row(proxy), "gold": _row(gold)})
+        proxy, gold = row(proxy_GS[:, s]), row(gold_GS[:, s])
+        rows.append({"n": n, "kl_at_most": log(n) - (n - 1) / n, "proxy": proxy, "gold": gold})
     peak = int(gold_GS[::2].mean(0).argmax())
-    fall = mean(gold_GS[1::2, -1] - gold_GS[1::2, peak]) if len(gold_GS) > 2 else None
+    fall = row(gold_GS[1::2, -1] - gold_GS[1::2, peak]) if len(gold_GS) > 2 else None
     verdict = "too little"
     if len(gold_GS) >= FEWEST and fall is not None:
-        verdict = "shown" if fall.interval.high < 0 else "not shown"
-    return {"best_of": rows, "peak": sizes[peak], "fall": None if fall is None else _row(fall), "verdict": verdict}
+        verdict = "shown" if fall["high"] < 0 else "not shown"
+    return {"best_of": rows, "peak": sizes[peak], "fall": fall, "verdict": verdict}
 
 
 def weights(count: int, n: int) -> Reals:
     """[N] probability of each of N sorted values to be the largest of n drawn without replacement."""
     return np.array([comb(i, n - 1) / comb(count, n) for i in range(count)])
-
-
-def _row(found: Any) -> dict[str, float]:
-    return {"mean": found.value, "low": found.interval.low, "high": found.interval.high}
 
 
 def _scores(model: Any, name: str, groups: Sequence[Group]) -> Reals:
@@ -122,13 +134,26 @@ def _scores(model: Any, name: str, groups: Sequence[Group]) -> Reals:
 def _lines(values: dict[str, Any]) -> list[str]:
     lost = f", {values['left_out']} more left out, whose scoring failed" if values["left_out"] else ""
     lines = [f"{values['tasks']} tasks{lost}; best of n by the reward model: KL at most, proxy, gold"]
-    for row in values["best_of"]:
-        proxy, gold = row["proxy"], row["gold"]
+    for own in values["best_of"]:
+        proxy, gold = own["proxy"], own["gold"]
         lines.append(
-            f"{row['n']:5d}  {row['kl_at_most']:.2f}  {proxy['mean']:.3f} [{proxy['low']:.3f}, {proxy['high']:.3f}]  "
+            f"{own['n']:5d}  {own['kl_at_most']:.2f}  {proxy['mean']:.3f} [{proxy['low']:.3f}, {proxy['high']:.3f}]  "
             f"{gold['mean']:.3f} [{gold['low']:.3f}, {gold['high']:.3f}]"
         )
     fall = values["fall"]
     worded = "" if fall is None else f": {fall['mean']:+.3f} [{fall['low']:+.3f}, {fall['high']:+.3f}] after it"
     lines.append(f"gold is highest at {values['peak']}{worded}; over-optimisation is {values['verdict']}")
-    return lines
+    return [*lines, *(_steps(values) if "steps" in values else ())]
+
+
+def _steps(values: dict[str, Any]) -> list[str]:
+    """The steps of a run."""
+    lines = [f"steps of the run: KL from {values['policy']}, proxy, gold"]
+    for own in values["steps"]:
+        proxy, gold = own["proxy"], own["gold"]
+        lines.append(
+            f"{own['step']:5d}  {own['kl']['mean']:.2f}  {proxy['mean']:.3f} [{proxy['low']:.3f}, {proxy['high']:.3f}]"
+            f"  {gold['mean']:.3f} [{gold['low']:.3f}, {gold['high']:.3f}]"
+        )
+    alarms = ", ".join(f"{alarm['step']} ({alarm['message']})" for alarm in values["alarms"])
+    return [*lines, f"gold is highest at step {values['peak_step']}; alarms: {alarms or 'none'}"]
