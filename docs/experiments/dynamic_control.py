@@ -2,8 +2,9 @@
 
 The recipe `ldc` at its default, of which only what it trains is asked: the strength of each dimension from -1 to 1 with
 the others 0, 64 ideas each, and the share of its letter; mixtures of two dimensions from one to the other, and both
-shares (a curve, where a fixed mixture of rewards is one point); strengths by sentence (novelty, effectiveness,
-feasibility), constant thirds, and those that the network plans, and the share of each section's letter.
+shares (a curve); the same of a policy without controllers that is rewarded by a fixed mixture of both (one point);
+strengths by sentence (novelty, effectiveness, feasibility), constant thirds, and those that the network plans, and the
+share of each section's letter.
 
     python docs/experiments/dynamic_control.py --seeds 5
 """
@@ -23,6 +24,7 @@ from posttrain import run
 from posttrain.components.tasks.ideas import DIMENSIONS, SECTIONS, share
 from posttrain.engines import Sampling, wait_for
 from posttrain.engines.native import Native
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.rewards.ldc import ldc
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
@@ -76,11 +78,23 @@ def one(seed: int, folder: Path) -> dict[str, list[float]]:
     mixed = [asked.shares([[1 - w, w, 0.0]])[:2] for w in (0.0, 0.25, 0.5, 0.75, 1.0)]
     found["novelty, from novelty alone to feasibility alone"] = [row[0] for row in mixed]
     found["feasibility, the same"] = [row[1] for row in mixed]
+    found["novelty and feasibility by a fixed mixture of rewards"] = mixture(seed, folder / "mixture")
     found["section letters, strengths by sentence"] = asked.sections(SCHEDULE)
     found["section letters, constant thirds"] = asked.sections([[1 / 3, 1 / 3, 1 / 3]])
     found["section letters, planned"] = asked.sections("planned")
     found["section letters, the base"] = asked.sections([[0.0, 0.0, 0.0]])
     return found
+
+
+def mixture(seed: int, folder: Path) -> list[float]:
+    """Shares of novelty and feasibility of a policy without controllers that a fixed mixture of both rewards."""
+    recipe = ldc()
+    tasks = replace(recipe.tasks, draw="rows", rows=((0.5, 0.5, 0.0),))
+    models = {**recipe.models, "policy": replace(recipe.models["policy"], controllers=None)}
+    stages = {name: stage for name, stage in recipe.stages.items() if name != "planning"}
+    recipe = replace(recipe, tasks=tasks, models=models, stages=stages, seed=seed, threads=1)
+    done = run(replace(recipe, evaluation=Evaluation(by="none")), out=folder, quiet=True)
+    return Asked(max((done.folder / "checkpoints").iterdir()) / "models" / "policy").shares([[0.5, 0.5, 0.0]])[:2]
 
 
 def shown(values: list[float]) -> str:
