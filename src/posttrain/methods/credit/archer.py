@@ -25,7 +25,8 @@ until the first reward, as the tables do; then it has values of a few hundredths
 Adam gives them full steps. Tried with 32 updates of the critic a step: the policy's rate at 2e-4 (seed 0), at 1e-3 with
 an epsilon of 1e-3 (seed 0), at 2e-3 with 2e-4 and at 4e-3 with 1e-3 (seeds 0 and 2 each): no held-out episode is
 opened. The last two lose the format, as V is above the smaller Q and all that is drawn becomes rarer; the second is
-rewarded in one of eight sampled episodes at its end, and rises.
+rewarded in one of eight sampled episodes at its end, and rises. With 256 turns in an update and 12 updates of the
+critic (seed 0) the format is lost by step 26 of 60, for the same reason: all turns are cut, at 5.5 nats.
 """
 
 from dataclasses import replace
