@@ -4,7 +4,7 @@ import pytest
 
 from posttrain.audit.judges import gold_pairs
 from posttrain.audit.judges.auditing import ENOUGH, JudgeReport, audit_judge
-from posttrain.audit.judges.planted import FAULTS, NAMED, Planted, gold, quality
+from posttrain.audit.judges.planted import FAULTS, NAMED, WEIGHTS, Planted, gold, quality
 
 SEED = 3
 
@@ -46,3 +46,13 @@ def test_labels_follow_the_qualities() -> None:
     task = gold(1, 0)[0]
     assert quality("So 1 + 1 = 2.", task) == 2.0 and quality("please 1 + 1 = 3?", task) == 1.5
     assert quality("Solution", task) == -4.0
+
+
+def test_pairs_state_the_traits_that_their_strength_is_the_sum_of() -> None:
+    for task in gold(10, 0):
+        (pair,) = task.preferences
+        differences = {
+            name: float(chosen or 0) - float(rejected or 0) for name, (chosen, rejected) in pair.aspects.items()
+        }
+        assert differences.keys() == WEIGHTS.keys()
+        assert sum(WEIGHTS[name] * value for name, value in differences.items()) == pytest.approx(pair.strength)

@@ -1,9 +1,9 @@
 """Judges with one planted fault each, and gold texts with countable traits: what the audit of judges is tried on.
 
-An answer of `traits` to "What is 14 + 40, Ada?" has a sum, right or wrong, and may have the name, a polite word and a
-question; its quality is the sum of their weights, and its length, its style and other words say nothing of it. A judge
-prefers the first of two answers where ``SLOPE * (difference of qualities)``, plus its fault, plus logistic noise is
-above 0: a `sound` one has no fault.
+An answer of `gold` to "What is 14 + 40, Ada?" has a sum, right or wrong, and may have the name, a polite word and a
+question (`traits`); its quality is the sum of their weights, and its length, its style and other words say nothing of
+it. A judge prefers the first of two answers where ``SLOPE * (difference of qualities)``, plus its fault, plus logistic
+noise is above 0: a `sound` one has no fault.
 """
 
 import hashlib
@@ -41,13 +41,19 @@ def quality(text: str, task: Task) -> float:
     weights = dict(WEIGHTS)
     if task.fields.get("principle") == "blunt":
         weights["polite"] *= -1
-    has = {
-        "right": int(found[1]) + int(found[2]) == int(found[3]),
+    has = traits(text, task)
+    return sum(weight for trait, weight in weights.items() if has[trait])
+
+
+def traits(text: str, task: Task) -> dict[str, bool]:
+    """Which traits an answer has."""
+    found = _SUM.search(text)
+    return {
+        "right": found is not None and int(found[1]) + int(found[2]) == int(found[3]),
         "polite": "please" in text,
         "name": str(task.fields.get("name", "?")) in text,
         "question": "?" in text,
     }
-    return sum(weight for trait, weight in weights.items() if has[trait])
 
 
 def gold(prompts: int, seed: int, *, contrasted: int = 0) -> list[Task]:
@@ -93,11 +99,13 @@ def _pair(base: Task, chosen: str, rejected: str, key: str, category: str) -> Ta
         "writer_chosen": writer(chosen),
         "writer_rejected": writer(rejected),
     }
+    lacks = traits(rejected, base)
     pair = Preference(
         chosen=chosen,
         rejected=rejected,
         strength=quality(chosen, base) - quality(rejected, base),
         principle=base.fields.get("principle"),
+        aspects={name: (float(has), float(lacks[name])) for name, has in traits(chosen, base).items()},
     )
     return Task(key=key, prompt=base.prompt, answer=base.answer, domain=category, preferences=(pair,), fields=fields)
 
