@@ -36,6 +36,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.stages.rl import RL
+from posttrain.stages.sft import SFT
 from posttrain.statistics.intervals import mean
 
 COMMON = ["threads=1", "checkpoints.every_steps=0"]
@@ -77,7 +78,8 @@ def sums(seed: int, folder: str, policy: Path) -> float:
     recipe = arm("best")
     tasks = Tagged(tasks=Arithmetic(size=40, terms=(2, 2), digits=(1, 1), operators="+"))
     [(name, stage)] = recipe.stages.items()
-    stages = {name: replace(stage, selection=None, max_steps=1)}  # type: ignore[call-arg]
+    assert isinstance(stage, SFT)
+    stages = {name: replace(stage, selection=None, max_steps=1)}
     evaluation = Evaluation(tasks=tasks, verifier=Match(), holdout=40)
     made = run(replace(recipe, stages=stages, evaluation=evaluation), seed, folder, policy)
     return float(json.loads((made / "evals.jsonl").read_text().splitlines()[0])["accuracy"])
