@@ -1,26 +1,24 @@
 """TRAAC: are thoughts shorter at equal accuracy where what attention passes over is cut out of correct rollouts?
 
-    python docs/experiments/compressed_thoughts.py --seeds 5
+    python docs/experiments/compressed_thoughts.py --seeds 5 --arms grpo lengths traac
 
-Sheet of row 128 (arXiv:2510.01581), on the setting `padded_thoughts` with numbers of one digit: sums of two to four
-numbers whose imitated solutions have trivial steps such as ``8+0=8``. Each seed imitates once; from there five kinds of
-`STEPS` steps:
+Sheet of row 128 (arXiv:2510.01581), on the setting `padded_words`: sums of two to four numbers of one digit whose
+imitated solutions have trivial steps such as ``12+0=12``. Each seed imitates once; from there four kinds of `STEPS`
+steps:
 
     grpo         a reward for the answer alone
     lengths      the reward of TRAAC, with lengths by class, without compressed rollouts
     traac        the method: attention of the model that the stage begins with
-    oracle       attention by a rule: 1 for a token of a step that changes the number, .05 for one of a trivial step
-    no classes   the oracle with the rate 0.6 and the scale 1 for all tasks
+    no classes   the same with the rate 0.6 and the scale 1 for all tasks
 
-Reported are greedy accuracy and tokens on 200 held-out sums, accuracy on those of four numbers, and the mean share of
-steps that was cut of compressed rollouts of easy tasks and of others.
+Reported are greedy accuracy and tokens on 200 held-out sums, accuracy on those of four numbers, and, of compressed
+rollouts with several steps, the mean share of steps that was cut in easy tasks and in others, and the mean U.
 """
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -30,7 +28,6 @@ from posttrain.components.rewards.class_length import ClassLength
 from posttrain.components.rewards.sum import Sum
 from posttrain.components.rollouts.compressed import Compressed, Eviction
 from posttrain.components.rollouts.independent import Independent
-from posttrain.engines import Attending, Sampler
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.rewards.traac import traac
 from posttrain.models import Model
@@ -40,66 +37,24 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.store import RunStore
-from posttrain.settings.padded_thoughts import padded_thoughts
+from posttrain.settings.padded_words import padded_words
 from posttrain.statistics.intervals import mean
-from posttrain.types import FloatArray, IntArray
 
 STEPS = 30
-COMMON = ["threads=1", "checkpoints.every_steps=0", "tasks.tasks.tasks.digits=[1, 1]"]
-SHORTER = ["rl.prompts=6", f"rl.steps={STEPS}", "rl.rollout.sampling.max_tokens=96"]
-ARMS = ("imitated", "grpo", "lengths", "traac", "oracle", "no classes")
-NAMES = ("accuracy", "of four numbers", "tokens", "cut of easy", "cut of others")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A sampler whose attention is by a rule."""
-
-    of: Attending
-    attends: bool = True
-
-    @property
-    def context(self) -> int:
-        """That of the model."""
-        return self.of.context
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """Those of the model."""
-        return self.of.token_bytes(token_id)
-
-    async def attention(self, token_ids: IntArray, *, share: float, vectors: FloatArray | None) -> FloatArray:
-        """.05 for tokens of steps that add nothing, 1 for others."""
-        pieces = [self.of.token_bytes(int(i)) for i in token_ids]
-        steps = b"".join(pieces).decode("utf-8", "replace").split(";")
-        ends = np.cumsum([len(step.encode()) + 1 for step in steps])
-        places = np.cumsum([0, *map(len, pieces)])[:-1]
-        trivial = np.array(["+0=" in step or "-0=" in step for step in steps])
-        number = np.minimum(np.searchsorted(ends, places, side="right"), len(steps) - 1)
-        return np.where(trivial[number], 0.05, 1.0).astype(np.float32)
-
-
-@contextmanager
-def attention_by_rule() -> Iterator[None]:
-    """Inside, all compressed rollouts read the rule."""
-    before = Compressed._reader
-
-    def reader(self: Compressed, samplers: Mapping[str, Sampler]) -> Rule:
-        return Rule(before(self, samplers))
-
-    Compressed._reader = reader  # type: ignore[assignment, method-assign]
-    try:
-        yield
-    finally:
-        Compressed._reader = before  # type: ignore[method-assign]
+COMMON = ["threads=1", "checkpoints.every_steps=0"]
+SHORTER = [f"rl.steps={STEPS}"]
+ARMS = ("imitated", "grpo", "lengths", "traac", "no classes")
+NAMES = ("accuracy", "of four numbers", "tokens", "cut of easy", "cut of others", "U")
+NUMBERS = ("tokens", "U")
 
 
 def arm(name: str, policy: str) -> Recipe:
     """The recipe of an arm, from an imitated model."""
     if name == "grpo":
-        recipe = grpo(padded_thoughts())
+        recipe = grpo(padded_words())
         models = {**recipe.models, "policy": Model(source=policy, trained=True)}
         return replace(recipe, models=models, stages={"rl": rl_of(recipe)})
-    recipe = traac()
+    recipe = traac(padded_words())
     stage = rl_of(recipe)
     rollout, reward = stage.rollout, stage.reward
     assert isinstance(rollout, Compressed) and isinstance(reward, Sum)
@@ -123,18 +78,20 @@ def run(recipe: Recipe, seed: int, folder: str) -> Path:
 
 
 def measured(folder: Path, steps: int) -> list[float]:
-    """Accuracy, that of four numbers, tokens, and shares of steps that were cut."""
+    """Accuracy, that of four numbers, tokens, shares of steps that were cut, and U."""
     last = json.loads((folder / "evals.jsonl").read_text().splitlines()[-1])
     store = RunStore.open(folder, reading=True)
     rows = store.evaluation_rows(int(last["step"]), last["name"], ("prompt", "score_status"))
     four = [row["score_status"] == "ok" for row in rows if _terms(row["prompt"]) == 4]
     cuts: dict[bool, list[float]] = {True: [], False: []}
+    uniformity = []
     for step in range(1, steps + 1):
         for row in store.rollouts(step):
             info = json.loads(row["info"] or "{}")
             if info.get("steps", 0) > 1:
                 cuts[info["difficulty"] == "easy"].append(info["evicted"] / info["steps"])
-    shares = [float(np.mean(cuts[easy])) if cuts[easy] else 0.0 for easy in (True, False)]
+                uniformity.append(info["uniformity"])
+    shares = [float(np.mean(own)) if own else 0.0 for own in (cuts[True], cuts[False], uniformity)]
     return [last["accuracy"], float(np.mean(four)), last["mean_tokens"], *shares]
 
 
@@ -150,19 +107,18 @@ def said(values: list[float], percent: bool) -> str:
     return f"{scale * own.value:.1f} [{scale * own.interval.low:.1f}, {scale * own.interval.high:.1f}]"
 
 
-def play(seed: int) -> dict[str, list[float]]:
+def play(seed: int, arms: Sequence[str]) -> dict[str, list[float]]:
     """The numbers of each kind."""
     found: dict[str, list[float]] = {}
     with TemporaryDirectory() as folder:
-        base = traac()
+        base = traac(padded_words())
         models = {"policy": base.models["policy"]}
         imitated = run(replace(base, stages={"sft": sft_of(base)}, models=models), seed, folder)
         found["imitated"] = measured(imitated, 0)
         print(json.dumps({"seed": seed, "imitated": found["imitated"]}), flush=True)
-        for name in ARMS[1:]:
+        for name in arms:
             recipe = arm(name, str(imitated / "model"))
-            with attention_by_rule() if name in ("oracle", "no classes") else nullcontext():
-                found[name] = measured(run(recipe, seed, folder), STEPS)
+            found[name] = measured(run(recipe, seed, folder), STEPS)
             print(json.dumps({"seed": seed, name: found[name]}), flush=True)
     return found
 
@@ -172,20 +128,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--arms", nargs="+", choices=ARMS[1:], default=list(ARMS[1:]))
     given = parser.parse_args()
-    seeds = [play(seed) for seed in range(given.first, given.first + given.seeds)]
+    seeds = [play(seed, given.arms) for seed in range(given.first, given.first + given.seeds)]
     show(seeds)
 
 
 def show(seeds: list[dict[str, list[float]]]) -> None:
     """Print the table, and the differences between kinds by seed."""
     table = []
-    for name in ARMS:
+    for name in seeds[0]:
         columns = zip(*(one[name] for one in seeds), strict=True)
-        cells = [said(list(own), n != "tokens") for n, own in zip(NAMES, columns, strict=True)]
+        cells = [said(list(own), n not in NUMBERS) for n, own in zip(NAMES, columns, strict=True)]
         table.append([name, *cells])
         print("  ".join(table[-1]))
-    for name, other in (("traac", "grpo"), ("traac", "lengths"), ("oracle", "lengths"), ("no classes", "oracle")):
+    for name, other in (("traac", "grpo"), ("traac", "lengths"), ("lengths", "grpo"), ("no classes", "traac")):
+        if name not in seeds[0] or other not in seeds[0]:
+            continue
         for place in (0, 1, 2):
             gaps = [one[name][place] - one[other][place] for one in seeds]
             print(name, "less", other, NAMES[place], said(gaps, place < 2))

@@ -31,3 +31,11 @@ def test_pairs_are_put_in_tags_too() -> None:
     assert pair.chosen == after.demonstrations[0]
     thoughts, _, answer = plain.rejected.partition("\n#### ")
     assert pair.rejected == f"<think>{thoughts.strip()}</think><answer>{answer}</answer>"
+
+
+def test_with_one_tag_the_answer_is_the_last_line() -> None:
+    tagged = Tagged(tasks=Arithmetic(size=1), tags=("think",))
+    [task], [plain] = tagged.load(), Arithmetic(size=1).load()
+    thoughts, answer = plain.demonstrations[0].split("####")
+    assert task.demonstrations == (f"<think>{thoughts.strip()}</think>\n{answer.strip()}",)
+    assert "<think>...</think>\n..." in tagged.describe()

@@ -1,7 +1,8 @@
-"""Other tasks, whose demonstrations have their parts in tags: ``<think>47+35=82; 82-8=74</think><answer>74</answer>``.
+r"""Other tasks, whose demonstrations have their parts in tags: ``<think>47+35=82; 82-8=74</think><answer>74</answer>``.
 
 Completions of its pairs have the same form. The answer is the text after the last ``####``, and the thoughts are the
-text before it. A text without ``####`` consists of thoughts, and its answer is that of the task.
+text before it. A text without ``####`` consists of thoughts, and its answer is that of the task. With one tag the
+answer is the last line: ``<think>47+35=82; 82-8=74</think>\n74``.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,8 @@ class Tagged(Tasks):
 
     tasks: Tasks
     """The source of the tasks."""
-    tags: tuple[TagName, TagName] = ("think", "answer")
-    """Names of the tags around the thoughts and around the answer."""
+    tags: Annotated[tuple[TagName, ...], Field(min_length=1, max_length=2)] = ("think", "answer")
+    """Names of the tags around the thoughts and around the answer, or around the thoughts alone."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in their own order. Raises `UserError` for a demonstration without any answer."""
@@ -34,8 +35,7 @@ class Tagged(Tasks):
 
     def describe(self) -> str:
         """The description of the source, and the format of its demonstrations."""
-        form = "".join(f"<{tag}>...</{tag}>" for tag in self.tags)
-        return f"{self.tasks.describe()}\nevery demonstration has the form {form}"
+        return f"{self.tasks.describe()}\nevery demonstration has the form {self._form('...', '...')}"
 
     @cached_property
     def _loaded(self) -> Sequence[Task]:
@@ -57,5 +57,8 @@ class Tagged(Tasks):
                 f"task {task.key}: the demonstration has no '#### answer' at its end, and the task no answer either; "
                 "give its row an 'answer' column"
             )
-        (thought_tag, answer_tag) = self.tags
-        return f"<{thought_tag}>{thoughts.strip()}</{thought_tag}><{answer_tag}>{answer.strip()}</{answer_tag}>"
+        return self._form(thoughts.strip(), answer.strip())
+
+    def _form(self, thoughts: str, answer: str) -> str:
+        parts = [f"<{tag}>{text}</{tag}>" for tag, text in zip(self.tags, (thoughts, answer), strict=False)]
+        return "".join(parts) if len(parts) == 2 else f"{parts[0]}\n{answer}"
