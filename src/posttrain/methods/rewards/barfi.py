@@ -23,6 +23,11 @@ rightness alone, where that of the bonus becomes -4.8. Learning is local: from t
 A helpful bonus is used from each start, 97.0 %. Most of the gain is that weights grow against the decay, which controls
 show in the exact form (`posttrain diagnose reward_weights`).
 
+In a corridor whose heuristic is wrong in half of its cells (`docs/experiments/shaped_corridor.py`, five seeds), the sum
+of both rewards reaches the end in 0.6 % [-0.4, 1.6] of the episodes, the heuristic as a potential in 99.0 [98.1, 99.9],
+the primary reward alone in 99.0 [98.4, 99.5]. Weights by finite differences, from the primary reward alone, reach it in
+99.4 [99.0, 99.8], that of the heuristic at 0.06 [-0.04, 0.16]; from the sum three of five seeds escape.
+
 The default run (two seeds, 2 minutes on one of two busy cores): 19.0 and 23.5 % of held-out sums are right before it,
 83.0 and 84.0 % after it. 5 and 9 % of the last step's answers end in 7, of 14 and 11 % in the first: the bonus does no
 harm, with weights of 1.0 and 0.8 beside 3.3 and 3.1 for right answers.
