@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from posttrain.component import nearest
 from posttrain.datasets.choices import read_choices
@@ -59,6 +59,10 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "key": ("id", "key", "task_id", "unique_id"),
 }
 """Recognized column names, in order of preference."""
+LAST_PROMPTS: Final = ("issue", "statement", "source")
+"""Columns that are the prompt where none of the above is there: of patches, theorems, translations and functions."""
+BESIDE_SOURCE: Final = frozenset({"reference", "inputs", "function", "line"})
+"""Columns of which one must be beside ``source``, which else may be the origin of a row."""
 
 
 _STEP = "\u043a\u0438"
@@ -99,9 +103,9 @@ class Layout:
 
     @cached_property
     def of_prompt(self) -> frozenset[str]:
-        """Columns of the prompt, which are not fields of the task."""
+        """Columns of the prompt, which are not fields of the task; those of `LAST_PROMPTS` are both."""
         columns = (self.prompt, self.context, self.messages, self.text, self.images)
-        return frozenset(column for column in columns if column)
+        return frozenset(column for column in columns if column and column.lower() not in LAST_PROMPTS)
 
 
 def lookup(values: Mapping[str, Any], column: str) -> Any:
@@ -265,6 +269,9 @@ class _Detection:
             return {role: column}
         if is_preference:
             return {}
+        for column in (self.by_lower_case.get(name) for name in LAST_PROMPTS):
+            if column is not None and (column.lower() != "source" or BESIDE_SOURCE & self.by_lower_case.keys()):
+                return {"prompt": column}
         known = ", ".join((*NAMES["prompt"], *NAMES["messages"], *NAMES["text"]))
         raise UserError(
             f"{self.name}: no column is known to hold the prompt; the columns are {quoted(self.first)}; known are "

@@ -7,7 +7,7 @@ explanation and the value NaN, never a finite number (`failure`).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from pydantic_core import PydanticCustomError
 
@@ -15,6 +15,9 @@ from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
 from posttrain.signals import Signal
 from posttrain.types import Fact, Group, Score, Task
+
+ALIASES: Final = {"translation": "translated"}
+"""Other names of kinds, where one is named by a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +120,7 @@ class Reward(Component):
                 "a function is written {file}:NAME, a class that is a Reward {how}",
                 {"file": text, "how": f"{{kind: {text}}}"},
             )
-        return {"kind": "function", "path": text} if ":" in text else {"kind": text}
+        return {"kind": "function", "path": text} if ":" in text else {"kind": ALIASES.get(text, text)}
 
     @classmethod
     def from_items(cls, items: Sequence[Any]) -> Any:
