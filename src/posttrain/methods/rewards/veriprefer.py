@@ -18,7 +18,8 @@ them. The number of samples and beta are ours.
 Measured here: five seeds, half the default's specifications (`rl.prompts=80`), 100 held-out circuits: 29.0 % after SFT,
 then 29.4 % with benches of all eight rows of inputs, +0.4 points [-3.6, +4.4], and 28.6 % with benches of four, which
 put none of 397 pairs the other way round; VeriReason has 30.0 % after as many samples. One round of pairs does not move
-the model at this size (docs/experiments/bench_rows.py). At five times the rate, one seed, it falls from 25.0 to 18.3 %.
+the model at this size (docs/experiments/bench_rows.py). At five times the rate, one seed, it falls from 25.0 to 18.3 %
+of 60.
 """
 
 from dataclasses import replace
