@@ -64,11 +64,16 @@ def test_earlier_rollouts_keep_their_sampled_log_probabilities(small: Small, tra
 
 
 @pytest.mark.slow
-def test_without_replay_and_regularizers_it_is_grpo_to_the_bit(small: Small, train: Train, tmp_path: Path) -> None:
-    bare = small(remix(), "refill.replay.share=0", "learner.epochs=1", "penalties={}", "lr=1e-2")
+@pytest.mark.parametrize("parent", [grpo, ppo])
+def test_without_replay_and_regularizers_it_is_the_parent_to_the_bit(
+    parent: Callable[[Recipe], Recipe], small: Small, train: Train, tmp_path: Path
+) -> None:
+    changes = ("learner.epochs=1", "penalties={}", "lr=1e-2")
+    bare = small(remix(parent(arithmetic())), "refill.replay.share=0", *changes)
     (ours, store), (theirs, other) = (
-        train(with_reward(recipe, tmp_path, VARIED)) for recipe in (bare, small(grpo(arithmetic()), "lr=1e-2"))
+        train(with_reward(recipe, tmp_path, VARIED)) for recipe in (bare, small(parent(arithmetic()), *changes))
     )
+    assert any(entry["gradient_norm"] > 0.0 for entry in other.metrics())
     for mine, yours in zip(ours["policy"].parameters(), theirs["policy"].parameters(), strict=True):
         assert mine.equal(yours)
     assert [entry["loss"] for entry in store.metrics()] == [entry["loss"] for entry in other.metrics()]
