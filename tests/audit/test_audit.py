@@ -298,9 +298,12 @@ def test_probes_are_for_answers_or_for_programs() -> None:
     assert "near_miss" in kinds_for("") and "near_miss" not in kinds_for("python")
     assert "hostile_programs" in kinds_for("sql") and "hostile_programs" not in kinds_for("")
     running = {kind for kind, case in SHIPPED.items() if case.programs is not None}
-    assert running == {"python_tests", "io_tests", "counted_work", "sql", "verilog"}
+    tests = {"python_tests", "io_tests", "counted_work", "suite"}
+    inputs = {"branch_distance"}  # its completions are what a program is run on
+    assert running == tests | inputs | {"sql", "verilog", "patch_similarity", "refactored"}
     for kind in running:
-        assert TypeAdapter(Reward).validate_python(kind).runs
+        runs = TypeAdapter(Reward).validate_python({"kind": kind, **SHIPPED[kind].settings}).runs
+        assert bool(runs) == (kind not in inputs), kind
     for language in ("python", "c", "sql", "verilog"):
         task = Task(key="t", prompt="?", demonstrations=("SELECT 1 + 2",), fields={"tests": ["assert f(1) == 2"]})
         subject = Subject(task=task, language=language, others=["SELECT 4"])

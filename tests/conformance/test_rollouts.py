@@ -35,7 +35,7 @@ FLOWS = {"control": True, "renoised": False}
 
 def models(rollout: Rollout, key: str) -> dict[str, ScriptedSampler]:
     """A model in each usual role, and in each role that a field of the rollout names."""
-    named = {getattr(rollout, f.name) for f in fields(rollout) if f.name.split("_")[-1] == "role"}
+    named = {getattr(rollout, f.name) for f in fields(rollout) if f.name.split("_")[-1] == "role"} | rollout.roles
     usual = {"policy", "reference", "teacher", "guide", "judge", "verifier", "critic", "value"}
     roles = {role: i + 1 for i, role in enumerate(sorted(usual | named))}
     if rollout.kind in FLOWS:

@@ -86,7 +86,7 @@ class Session(Instance):
         command, over = action.strip(), self._turns == self._rules.horizon
         if command == "done":
             return Outcome(observation=self._observation("bye"), done=True)
-        if not command or "\0" in command or len(command) > LONGEST:
+        if not command or len(command) > LONGEST or not _can_be_an_argument(command):
             return Outcome(observation=self._observation("error"), done=over, valid=False)
         self._ran.append(command)
         result = await self._run(SHOWN)
@@ -129,3 +129,8 @@ class Session(Instance):
         commands = tuple(dict.fromkeys(command for command, _ in QUESTIONS.values()))
         key = f"{self._question} {self._numbers} {self._ran}"
         return Observation(text=f"\n{text}\n", state_key=key, legal=(*commands, "cat a", "cat out", "done"))
+
+
+def _can_be_an_argument(text: str) -> bool:
+    """Whether a program can be given a text: it has no NUL, and no surrogate that UTF-8 cannot have."""
+    return not any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text)
