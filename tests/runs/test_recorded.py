@@ -32,8 +32,11 @@ def test_rollouts_of_the_reinforcement_are_read_and_no_pairs(tmp_path: Path) -> 
     changes += ["rl.rollout.sampling.max_tokens=4", "checkpoints.every_steps=1", "checkpoints.keep=9"]
     run, _ = start(override(reward_model_sums(), changes), tmp_path / "runs", LiveView(lines=True))
     record = record_of(str(run), subject)
-    assert record.policy.name == str(sorted((run / "checkpoints").iterdir())[0] / "models" / "policy")
+    assert record.policy.name == str(base)
     assert record.reward_model.name.endswith("models/reward") and not record.alarms
     steps = record.steps(12)
     assert [step for step, _ in steps] == [3, 4, 5] and [step for step, _ in record.steps(2)] == [3, 5]
     assert all(len(rows) == 4 and row["sampled_logp"] for _, rows in steps for row in rows)
+    base.rename(tmp_path / "moved")
+    first = sorted((run / "checkpoints").iterdir())[0]
+    assert record_of(str(run), subject).policy.name == str(first / "models" / "policy"), "the first that is there"

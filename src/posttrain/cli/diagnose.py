@@ -10,12 +10,13 @@ as `posttrain eval` takes them.
     posttrain diagnose curriculum mopps dump uniform '{kind: bandit, temperature: 0.2}' world=domains
     posttrain diagnose temperature runs/grpo-1 --entropy 0.3
     posttrain diagnose temperature pebble tasks=mine.jsonl --entropy 0.3
-    posttrain diagnose overoptimisation runs/reward_model_sums-1 --gold match --n 16
+    posttrain diagnose overoptimisation runs/reward_model_sums-1 --gold match --n 16 --page gold.html
     posttrain diagnose bandit dpo ipo rwr reinforce peak=70
     posttrain diagnose contamination runs/grpo-1 members=trained.jsonl others=new.jsonl
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -29,16 +30,20 @@ from posttrain.errors.foreign import printable
 @click.argument("kind")
 @click.argument("words", nargs=-1, metavar="MODELS... [NAME=VALUE]...")
 @click.option("--device", default="auto", show_default=True, type=click.Choice(["auto", "cpu", "cuda"]))
-def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> None:
+@click.option("--page", type=click.Path(path_type=Path, dir_okay=False), help="Write the finding as an HTML page.")
+def command(kind: str, words: tuple[str, ...], device: str, page: Path | None, as_json: bool) -> None:
     """Loads the models, examines them, prints the finding."""
     from functools import partial
 
     from posttrain.cli._component import component, options_as_settings, part_named, split_settings
     from posttrain.components.diagnostics import Diagnostic, Subject
     from posttrain.engines.native import Native
+    from posttrain.errors import UserError
     from posttrain.models import Model
     from posttrain.policies import Policy
     from posttrain.policies.loading import load_policy
+    from posttrain.runs.files import write_file
+    from posttrain.runs.finding_page import finding_page
     from posttrain.runs.launch import find_device, model_source
     from posttrain.runs.recorded import record_of
 
@@ -59,7 +64,12 @@ def command(kind: str, words: tuple[str, ...], device: str, as_json: bool) -> No
             record=partial(record_of, name, subject),
         )
 
+    if page is not None and not page.absolute().parent.is_dir():
+        raise UserError(f"no folder {page.parent} for {page.name} (working in {Path.cwd()}); make it first")
     finding = diagnostic.examine(*map(subject, names))
+    if page is not None:
+        write_file(page, finding_page(kind, names, finding))
+        click.echo(printable(f"wrote {page}"), err=True)
     if as_json:
         print_json({"kind": kind, **_named(diagnostic.subjects, names), **finding.values})
         return
@@ -72,8 +82,6 @@ command.context_settings = {"ignore_unknown_options": True}  # an unknown option
 
 def _own_tasks(kind: str, settings: Sequence[str], names: Sequence[str]) -> dict[str, Any]:
     """Those that `posttrain eval` takes, and reports it, for a diagnostic that needs tasks where none are named."""
-    from pathlib import Path
-
     from posttrain.components.diagnostics import Diagnostic
     from posttrain.recipes.differences import spell
     from posttrain.recipes.files import find_recipe

@@ -6,6 +6,7 @@ from typing import Any
 
 from posttrain.components.diagnostics import Record, Subject
 from posttrain.errors import UserError
+from posttrain.policies.folder import bundled_names
 from posttrain.runs.store import RunStore
 
 COLUMNS = (
@@ -37,7 +38,7 @@ def record_of(name: str, subject: Callable[[str], Subject]) -> Record:
             "proxy to compare with; give a policy and a reward model"
         )
     reference = kept[-1] / "models" / "reference"
-    policy = reference if reference.is_dir() else kept[0] / "models" / "policy"
+    policy = reference if reference.is_dir() else _begun(store) or kept[0] / "models" / "policy"
 
     def read(most: int) -> Sequence[tuple[int, Sequence[Mapping[str, Any]]]]:
         last = len(steps) - 1
@@ -51,3 +52,10 @@ def record_of(name: str, subject: Callable[[str], Subject]) -> Record:
         steps=read,
         alarms=alarms,
     )
+
+
+def _begun(store: RunStore) -> str | None:
+    """The model that the run began with, where it is still there."""
+    given = store.recipe_tree().get("models", {}).get("policy", {})
+    source = str(given.get("source", "")) if isinstance(given, dict) else str(given)
+    return source if source in bundled_names() or (Path(source) / "config.json").is_file() else None

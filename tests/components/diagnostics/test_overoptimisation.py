@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posttrain.components.diagnostics import Record, Subject
-from posttrain.components.diagnostics.overoptimisation import Overoptimisation, curves, weights
+from posttrain.components.diagnostics.overoptimisation import Overoptimisation, _pictures, curves, weights
 from posttrain.components.rewards.regex import Regex
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.engines import Sampling, wait_for
@@ -39,6 +39,19 @@ def test_a_proxy_that_overrates_what_is_rare_is_shown_and_a_true_one_is_not() ->
     sound = curves(proxy, proxy)
     assert sound["verdict"] == "not shown" and sound["peak"] == 64
     assert curves(proxy[:10], gold[:10])["verdict"] == "too little"
+
+
+def test_pictures_are_of_gold_and_proxy_by_kl_and_by_step() -> None:
+    rng = np.random.default_rng(1)
+    values = curves(rng.normal(size=(8, 4)), rng.normal(size=(8, 4)))
+    gold, proxy = _pictures(values)
+    assert [point[0] for point in gold.points] == [own["kl_at_most"] for own in values["best_of"]]
+    assert gold.points[2][1:] == tuple(values["best_of"][2]["gold"][end] for end in ("mean", "low", "high"))
+    one = {"mean": 1.0, "low": 0.0, "high": 2.0}
+    steps = [{"step": step, "gold": one, "proxy": one} for step in (1, 5)]
+    assert [p.title for p in _pictures({**values, "steps": steps})[2:]] == [
+        "gold, steps of the run", "proxy, steps of the run"]  # fmt: skip
+    assert proxy.title == "proxy, best of n"
 
 
 def test_the_whole_on_a_tiny_model(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ class Record:
     """What a run that was rewarded by a reward model recorded."""
 
     policy: "Subject"
-    """The reference, else the policy of the first checkpoint that is there."""
+    """The reference, else the policy that the run began with, or that of the first checkpoint where it is gone."""
     reward_model: "Subject"
     steps: Callable[[int], Sequence[tuple[int, Sequence[Mapping[str, Any]]]]]
     """At most this many steps, evenly from the first to the last, with the rows of their rollouts."""
@@ -57,6 +57,17 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A line with an interval at each point."""
+
+    title: str
+    caption: str
+    """What both axes are, in a sentence."""
+    points: Sequence[tuple[float, float, float, float]]
+    """(place, value, lower end, upper end), by place."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """Result of a diagnostic."""
 
@@ -64,6 +75,8 @@ class Finding:
     """All numbers as JSON, with null for undefined ones."""
     lines: Sequence[str]
     """Summary in lines of text."""
+    pictures: Sequence[Picture] = ()
+    """For its page."""
 
 
 class Diagnostic(Component):

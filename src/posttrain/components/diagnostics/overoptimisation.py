@@ -9,11 +9,11 @@ The verdict is about the gold score of the best of all against that at the peak,
 where the interval is below 0, ``not shown``, or ``too little`` with fewer than 30 tasks. The peak is chosen on the
 tasks of even place, and the difference is measured on the others.
 
-Given a run instead of a policy and a reward model, the policy is its reference, or that of its first checkpoint, and
-beside the best of n stand the steps of the run: the recorded reward, gold of the recorded rollouts, their KL from that
-policy, the step where gold is largest, and the steps of alarms.
+Given a run instead of a policy and a reward model, the policy is its reference, or what it began with, or that of its
+first checkpoint where neither is there; and beside the best of n stand the steps of the run: the recorded reward, gold
+of the recorded rollouts, their KL from that policy, the step where gold is largest, and the steps of alarms.
 
-    posttrain diagnose overoptimisation runs/NAME --gold match
+    posttrain diagnose overoptimisation runs/NAME --gold match --page gold.html
 
 Differs: equal proxies share their places in the order of sampling.
 """
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.diagnostics import Diagnostic, Finding, Subject
+from posttrain.components.diagnostics import Diagnostic, Finding, Picture, Subject
 from posttrain.components.diagnostics._answers import answer_all, check_roles
 from posttrain.components.diagnostics._followed import followed, row
 from posttrain.components.rewards import Reward, RewardContext, scored
@@ -81,7 +81,7 @@ class Overoptimisation(Diagnostic):
         if record is not None:
             tasks, temperature = self.tasks.load(), self.sampling.temperature
             values |= {"policy": own.name} | followed(record, server, self.gold, tasks, temperature)
-        return Finding(values=values, lines=_lines(values))
+        return Finding(values=values, lines=_lines(values), pictures=_pictures(values))
 
     async def _answers(self, server: Server) -> list[Group]:
         groups = await answer_all(server, self.kind, self.tasks.load()[: self.first], self.n, self.sampling)
@@ -129,6 +129,21 @@ def _scores(model: Any, name: str, groups: Sequence[Group]) -> Reals:
     weight_D, bias = head.weight[0].detach().cpu().numpy(), float(head.bias[0].detach())
     scores = np.array([float(own[-1] @ weight_D) + bias for own in states], np.float64)
     return np.asarray(scores.reshape(len(groups), -1))
+
+
+def _pictures(values: dict[str, Any]) -> list[Picture]:
+    """Gold and proxy of the best of n, and over the steps of a run."""
+    parts = [("best_of", "kl_at_most", "best of n", "the largest KL that the best of n can have from the policy, nats")]
+    parts += [("steps", "step", "steps of the run", "steps")] if "steps" in values else []
+    return [
+        Picture(
+            title=f"{score}, {title}",
+            caption=f"Mean {score} of the answers with its 95 % interval, over {axis}.",
+            points=[(own[place], *(own[score][end] for end in ("mean", "low", "high"))) for own in values[rows]],
+        )
+        for rows, place, title, axis in parts
+        for score in ("gold", "proxy")
+    ]
 
 
 def _lines(values: dict[str, Any]) -> list[str]:
