@@ -6,7 +6,6 @@ from typing import Any
 
 from posttrain.components.diagnostics import Record, Subject
 from posttrain.errors import UserError
-from posttrain.policies.folder import bundled_names
 from posttrain.runs.store import RunStore
 
 COLUMNS = (
@@ -56,6 +55,8 @@ def record_of(name: str, subject: Callable[[str], Subject]) -> Record:
 
 def _begun(store: RunStore) -> str | None:
     """The model that the run began with, where it is still there."""
+    from posttrain.policies.folder import bundled_names
+
     given = store.recipe_tree().get("models", {}).get("policy", {})
     source = str(given.get("source", "")) if isinstance(given, dict) else str(given)
     return source if source in bundled_names() or (Path(source) / "config.json").is_file() else None
