@@ -29,16 +29,10 @@ class ClusterGraders:
         self, orders: Mapping[str, Any], preload: tuple[str, ...], limits: tuple[Limits, Limits], argument: Any
     ) -> Outcome | None:
         """See `posttrain.grading.workers.runner.Elsewhere`."""
-        import ray
-
         while (member := self._chosen(lambda _: True)) is not None:
-            try:
+            with self._asked(member):
                 found: Outcome = await member.actor.grade.remote(dict(orders), preload, limits, argument)
                 return found
-            except ray.exceptions.RayError as error:
-                self._lost(member, error)
-            finally:
-                self._ended(member)
         return None
 
     def run(self, tier: Tier, job: Job, limits: JobLimits) -> Result | None:
@@ -48,13 +42,9 @@ class ClusterGraders:
         if not set(job.folders.values()) <= {sys.base_prefix, str(Path(sys.base_prefix).resolve())}:
             return None
         while (member := self._chosen(lambda own: holds(own, tier))) is not None:
-            try:
+            with self._asked(member):
                 found: Result = ray.get(member.actor.run.remote(tier, job, limits))
                 return found
-            except ray.exceptions.RayError as error:
-                self._lost(member, error)
-            finally:
-                self._ended(member)
         return None
 
     def _chosen(self, fits: Callable[[Member], bool]) -> Member | None:
@@ -66,9 +56,18 @@ class ClusterGraders:
             member.load += 1
             return member
 
-    def _ended(self, member: Member) -> None:
-        with self._session.counting:
-            member.load -= 1
+    @contextmanager
+    def _asked(self, member: Member) -> Iterator[None]:
+        """Around a call of a process; one that has ended is replaced, and the call is to be asked again."""
+        import ray
+
+        try:
+            yield
+        except ray.exceptions.RayError as error:
+            self._lost(member, error)
+        finally:
+            with self._session.counting:
+                member.load -= 1
 
     def _lost(self, member: Member, error: Exception) -> None:
         """Replace it where it has ended. Raises other errors as they are."""

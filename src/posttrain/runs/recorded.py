@@ -57,6 +57,7 @@ def _begun(store: RunStore) -> str | None:
     """The model that the run began with, where it is still there."""
     from posttrain.policies.folder import bundled_names
 
-    given = store.recipe_tree().get("models", {}).get("policy", {})
-    source = str(given.get("source", "")) if isinstance(given, dict) else str(given)
+    models = store.recipe_tree().get("models")
+    given = models.get("policy") if isinstance(models, dict) else None
+    source = str(given.get("source", "") if isinstance(given, dict) else given)
     return source if source in bundled_names() or (Path(source) / "config.json").is_file() else None
