@@ -121,14 +121,14 @@ def test_a_schema_that_cannot_be_held_is_refused(policy: Any, schema: Any, what:
 
 
 def test_a_schema_that_becomes_too_costly_ends_its_own_request_only(policy: Any, monkeypatch: Any) -> None:
-    from posttrain.serving import structured
+    from posttrain.engines import _schemas
 
     async def work(client: Any) -> Any:
         costly = {"prompt": "x", "response_format": form({"type": "string", "pattern": "[^a]*" * 100})}
         plain = {"prompt": "y", "seed": 1, "max_tokens": 30}
         return await asyncio.gather(*(client.post("/completions", json=body) for body in (costly, plain)))
 
-    monkeypatch.setitem(structured.LIMITS, "step_lexer_fuel", 2_000)
+    monkeypatch.setitem(_schemas.LIMITS, "step_lexer_fuel", 2_000)
     costly, plain = talk(policy, work)
     assert plain.status_code == 200 and len(plain.json()["choices"][0]["text"]) > 5
     assert costly.status_code == 400 and "cannot be followed" in costly.json()["error"]["message"]

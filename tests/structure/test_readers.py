@@ -39,7 +39,7 @@ OWN = {
     "policies/folder.py": "the config of a model that has been read by `read_json`",
     "policies/merging.py": "the config of a model that has been read by `read_json`",
     "policies/editing.py": "the header of a file that has been opened by `open_weights`",
-    "serving/structured.py": "the tokenizer of a model that has been read",
+    "engines/_schemas.py": "the tokenizer of a model that has been read",
     "evaluation/generation.py": "settings that were made into JSON on the same line",
 }
 """Where a parser is called without a guard, and why it may be."""

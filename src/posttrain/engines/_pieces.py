@@ -4,7 +4,7 @@ A token is allowed where all its bytes go on with a piece, or with several piece
 where the function gives `END`. A trie of whole texts is the function that gives them all at first, and then `END`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,23 +29,60 @@ def one_of(texts: Sequence[str]) -> Next:
     return lambda text: [END] if text else [*texts]
 
 
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The tokens of one tokenizer."""
+
+    token_bytes: Sequence[bytes]
+    """By token id; empty for those that are no text."""
+    by_first: Mapping[int, Sequence[int]]
+    """Ids by the first byte."""
+    ends: frozenset[int]
+    """Tokens that end a completion."""
+
+    @classmethod
+    def of(cls, sampler: TokenSampler) -> "Vocabulary":
+        """That of a sampler; the last ones are kept."""
+        content, ends, size = sampler.tokenizer_file()
+        key = (hash(content), ends, size)
+        if key not in _KEPT:
+            token_bytes = [b"" if i in ends else sampler.token_bytes(i) for i in range(size)]
+            by_first: dict[int, list[int]] = {}
+            for i, own in enumerate(token_bytes):
+                if own:
+                    by_first.setdefault(own[0], []).append(i)
+            while len(_KEPT) >= _MOST:
+                _KEPT.pop(next(iter(_KEPT)))
+            _KEPT[key] = cls(token_bytes, by_first, ends)
+        return _KEPT[key]
+
+    def text(self, token_ids: IntArray) -> str:
+        """The text of tokens, without those that end a completion."""
+        return b"".join(self.token_bytes[i] for i in token_ids.tolist()).decode(errors="replace")
+
+
+_KEPT: dict[object, Vocabulary] = {}
+_MOST: Final = 8
+
+
 @dataclass(slots=True)
 class Pieces:
     """What may be written, for one tokenizer."""
 
     follow: Next
-    token_bytes: Sequence[bytes]
-    """By token id; empty for those that are no text."""
-    ends: frozenset[int]
-    """Tokens that end a completion."""
+    vocabulary: Vocabulary
     _masks: dict[State, NDArray[np.bool_]] = field(default_factory=dict)
     _next: dict[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, follow: Next, sampler: TokenSampler) -> "Pieces":
         """For a sampler's tokenizer."""
-        _, ends, size = sampler.tokenizer_file()
-        return cls(follow, [b"" if i in ends else sampler.token_bytes(i) for i in range(size)], ends)
+        return cls(follow, Vocabulary.of(sampler))
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end a completion."""
+        return self.vocabulary.ends
 
     def after(self, text: str) -> Sequence[str]:
         """The pieces that may follow."""
@@ -68,7 +105,7 @@ class Pieces:
 
     def pushed(self, state: State, token_id: int) -> State:
         """After one more token."""
-        for byte in self.token_bytes[token_id]:
+        for byte in self.vocabulary.token_bytes[token_id]:
             state = self.step(state, byte)
             if not state:
                 break
@@ -79,12 +116,9 @@ class Pieces:
         if state not in self._masks:
             begun_with = [(p.encode(), begun) for text, begun in state for p in self.after(text)]
             first = {p[len(begun)] for p, begun in begun_with if len(p) > len(begun) and p.startswith(begun)}
-            mask_V = np.array(
-                [
-                    bool(own) and own[0] in first and bool(self.pushed(state, i))
-                    for i, own in enumerate(self.token_bytes)
-                ]
-            )
+            mask_V = np.zeros(len(self.vocabulary.token_bytes), bool)
+            begins = (i for byte in first for i in self.vocabulary.by_first.get(byte, ()))
+            mask_V[[i for i in begins if self.pushed(state, i)]] = True
             mask_V[list(self.ends)] = any(not begun and END in self.after(text) for text, begun in state)
             if not mask_V.any():
                 texts = sorted(text for text, _ in state)
@@ -97,13 +131,20 @@ class Pieces:
         return _PiecesMatcher(self)
 
     def allowed_of(self, token_ids: IntArray) -> IntArray:
-        """What was allowed at each token of a completion, as `Segment.allowed`; all after one that was not."""
-        state, own = START, list[IntArray]()
-        for token_id in token_ids.tolist():
-            own.append(np.flatnonzero(self.allowed(state)).astype(np.int64) if state else np.zeros(0, np.int64))
-            if token_id not in self.ends:
-                state = self.pushed(state, token_id)
-        return np.concatenate([np.array([len(ids) for ids in own], np.int64), *own])
+        """What was allowed at each token of a completion, as `Segment.allowed`."""
+        return allowed_of(self.matcher(), self.ends, token_ids)
+
+
+def allowed_of(matcher: Matcher, ends: frozenset[int], token_ids: IntArray) -> IntArray:
+    """What a matcher allows at each token of a completion, as `Segment.allowed`; none after one that was not."""
+    own, alive = list[IntArray](), True
+    for token_id in token_ids.tolist():
+        allowed_V = matcher.allowed() if alive else np.zeros(0, bool)
+        own.append(np.flatnonzero(allowed_V).astype(np.int64))
+        alive = alive and token_id not in ends and bool(allowed_V[token_id])
+        if alive:
+            matcher.push(token_id)
+    return np.concatenate([np.array([len(ids) for ids in own], np.int64), *own])
 
 
 class _PiecesMatcher:

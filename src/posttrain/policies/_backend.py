@@ -26,6 +26,7 @@ class Backend:
     def __init__(self, library: Library, where: str) -> None:
         """`where` begins messages: the tokenizer, in words."""
         self._library, self._where = library, where
+        self._content: str | None = None
         with guard(where):
             library.no_padding()
             library.no_truncation()
@@ -51,9 +52,10 @@ class Backend:
 
     def file_content(self) -> str:
         """The content of ``tokenizer.json``, as the library writes it."""
-        with guard(self._where):
-            content: str = self._library.to_str()
-        return content
+        if self._content is None:
+            with guard(self._where):
+                self._content = str(self._library.to_str())
+        return self._content
 
     @property
     def size(self) -> int:

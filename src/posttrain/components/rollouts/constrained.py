@@ -3,8 +3,9 @@
 Source: OpenAGI (RLTF), arXiv:2304.04370, and its release (agiresearch/OpenAGI at 22190c5, generate_model_seq.py): a
 trie of names of tools; first any tool, then those that take what the last one gives and were not used, or the end.
 Which tokens were allowed is kept with the completion (`Segment.allowed`), so that the learner computes probabilities of
-the same distribution. `choices` is a column of whole texts, one of which is written; without it texts are plans of
-typed tools (`posttrain.datasets.tool_chains`).
+the same distribution. `choices` is a column of whole texts, one of which is written; `schema` a column of
+JSON schemas, of which a value is written; without both, texts are plans of typed tools
+(`posttrain.datasets.tool_chains`).
 
 With probability `epsilon` a completion is drawn, else it is the likeliest one, token by token; `epsilon` goes from its
 first to its second value, in equal factors over the stage. Held-out tasks are answered under the same constraint.
@@ -14,23 +15,20 @@ Differs: the release draws one of 30 candidates of a beam search with gradients;
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._allowed import Allowed, masked_sampler, schema_of
 from posttrain.components.rollouts._segments import answers, prompt_segment, sampler_of
 from posttrain.datasets.tool_chains import follow
 from posttrain.engines import Sampler, Sampling, TokenSampler, Watch
-from posttrain.engines._pieces import Pieces, one_of
 from posttrain.errors import UserError
 from posttrain.types import Group, Task, Trajectory
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
-_KEPT: dict[object, Pieces] = {}
-"""The last pieces, with their masks."""
-_MOST = 8
 
 
 @frozen
@@ -43,6 +41,8 @@ class Constrained(Rollout):
     """How each completion is sampled."""
     choices: str | None = None
     """Column of a task with the texts that a completion may be; None allows plans of typed tools."""
+    schema: str | None = None
+    """Column of a task with a JSON schema, as an object or as text; a completion is a value of it."""
     epsilon: tuple[Share, Share] = (1.0, 1.0)
     """Probability that a completion is drawn, at the start and at the end of the stage; 1 draws all."""
     role: str = "policy"
@@ -74,8 +74,12 @@ class Constrained(Rollout):
         return replace(self, n=n, sampling=sampling, epsilon=(1.0, 1.0))
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for a task without choices."""
+        """Raise `UserError` for a task without choices or a schema."""
+        if self.choices is not None and self.schema is not None:
+            raise UserError(f"rollout.choices is '{self.choices}' and rollout.schema '{self.schema}'; set one of them")
         for task in tasks:
+            if self.schema is not None:
+                schema_of(task, self.schema)
             if self.choices is not None and not _texts(task, self.choices):
                 raise UserError(
                     f"task {task.key} has no list of texts in its column '{self.choices}'; "
@@ -85,15 +89,10 @@ class Constrained(Rollout):
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """One group of `n` trajectories."""
         sampler = sampler_of(self.role, samplers)
-        if not hasattr(sampler, "watched"):
-            raise UserError(
-                f"the model in the role '{self.role}' is behind an endpoint or an engine that takes no masks; name a "
-                "local model, or take rollout=independent"
-            )
+        sampler = masked_sampler(self.role, sampler)
         prompt = prompt_segment(task, sampler)
-        sampler = cast(TokenSampler, sampler)
-        pieces = self._pieces(task, sampler)
-        watch = Watch() if pieces is None else Watch(matcher=pieces.matcher, masked=True)
+        allowed = self._allowed(task, sampler)
+        watch = Watch() if allowed is None else allowed.watch
         draws = sum(self.epsilon[0] == 1.0 or sampler.uniform() < self.epsilon[0] for _ in range(self.n))
         likeliest = replace(self.sampling, temperature=0.0)
         found = [
@@ -105,30 +104,25 @@ class Constrained(Rollout):
         return [
             Group(
                 key=task.key,
-                trajectories=tuple(self._noted(t, pieces) for t in answers(task, prompt, found, self.role)),
+                trajectories=tuple(self._noted(t, allowed) for t in answers(task, prompt, found, self.role)),
             )
         ]
 
-    def _noted(self, trajectory: Trajectory, pieces: Pieces | None) -> Trajectory:
+    def _noted(self, trajectory: Trajectory, allowed: Allowed | None) -> Trajectory:
         """With the tokens that were allowed at each place."""
-        if pieces is None:
+        if allowed is None:
             return trajectory
         prompt, own = trajectory.segments
-        return replace(trajectory, segments=(prompt, replace(own, allowed=pieces.allowed_of(own.token_ids))))
+        return replace(trajectory, segments=(prompt, allowed.noted(own)))
 
-    def _pieces(self, task: Task, sampler: TokenSampler) -> Pieces | None:
-        """What may be written for a task, anything where it has no choices; the last ones are kept with their masks."""
-        texts = None if self.choices is None else _texts(task, self.choices)
-        if texts == ():
-            return None
-        content, ends, size = sampler.tokenizer_file()
-        key = (hash(content), ends, size, texts)
-        if key not in _KEPT:
-            made = Pieces.of(follow if texts is None else one_of(texts), sampler)
-            while len(_KEPT) >= _MOST:
-                _KEPT.pop(next(iter(_KEPT)))
-            _KEPT[key] = made
-        return _KEPT[key]
+    def _allowed(self, task: Task, sampler: TokenSampler) -> Allowed | None:
+        """What may be written for a task, anything where it has no choices."""
+        if self.schema is not None:
+            return Allowed.of_schema(schema_of(task, self.schema), sampler)
+        if self.choices is None:
+            return Allowed.of_pieces(follow, sampler, "plans")
+        texts = _texts(task, self.choices)
+        return Allowed.of_texts(texts, sampler) if texts else None
 
 
 def _texts(task: Task, column: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from pydantic import PositiveInt
@@ -34,8 +35,10 @@ from posttrain.components.environments import (
     with_opening,
 )
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._allowed import Allowed, masked_sampler, schema_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
+from posttrain.errors import UserError
 from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
 
@@ -55,6 +58,12 @@ class Turns(Rollout):
     """Message role of observations in chats: ``user``, or ``tool`` where the template has it."""
     role: str = "policy"
     """The model that acts and is trained."""
+    allowed: Literal["any", "legal"] = "any"
+    """What a turn may be: ``any`` text, or one of the ``legal`` actions that the environment lists. Tokens are then
+    drawn among those that go on with one, and log-probabilities are those among them. A turn that is cut before it is
+    one never reaches the environment, and ends the rollout."""
+    schema: str | None = None
+    """Column of a task with a JSON schema, as an object or as text; every turn is a value of it, drawn likewise."""
 
     @property
     def group_size(self) -> int:
@@ -67,8 +76,13 @@ class Turns(Rollout):
         return self.sampling.temperature or 1.0
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """The tasks must be tasks of the environment."""
+        """The tasks must be tasks of the environment, with schemas where turns follow one."""
         self.environment.check(tasks)
+        if self.schema is not None:
+            if self.allowed != "any":
+                raise UserError(f"rollout.allowed is '{self.allowed}' and rollout.schema is set; set one of them")
+            for task in tasks:
+                schema_of(task, self.schema)
 
     def held_out(self, n: int, sampling: Sampling) -> "Turns":
         """The same environment and number of turns."""
@@ -90,7 +104,7 @@ class Turns(Rollout):
         failure = ""
         try:
             async with self.environment.open(task, sampler.uniform) as instance:
-                await self._play(instance, progress, sampler, given)
+                await self._play(task, instance, progress, sampler, given)
                 await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
@@ -106,7 +120,7 @@ class Turns(Rollout):
         )
 
     async def _play(
-        self, instance: Contained, progress: "_Progress", sampler: Sampler, given: Sequence[str] = ()
+        self, task: Task, instance: Contained, progress: "_Progress", sampler: Sampler, given: Sequence[str] = ()
     ) -> None:
         """Alternate turns of the model, the first of which may be given, and the environment until the end."""
         observation = instance.begin()
@@ -118,11 +132,12 @@ class Turns(Rollout):
             if turn < len(given):
                 own, cut = self._given(progress.prompt, given[turn], turn, sampler), False
             else:
-                (completion,) = await sampler.sample(progress.token_ids, 1, sampling)
-                own = sampled_segment(completion, self.role, turn=turn)
-                own, cut = replace(own, text=sampler.decode(own.token_ids)), completion.stop_reason == "length"
-            outcome = await instance.step(own.text)
+                own, cut = await self._drawn(task, observation, progress, sampler, sampling, turn)
             key = observation.text if observation.state_key is None else observation.state_key
+            if cut and self.allowed == "legal" and own.text not in (observation.legal or ()):
+                progress.take(replace(own, state_key=key), Outcome(valid=False))
+                return
+            outcome = await instance.step(own.text)
             progress.take(replace(own, state_key=key, reward=float(outcome.reward)), outcome)
             if outcome.done:
                 progress.stop_reason = "length" if cut or outcome.truncated else "environment"
@@ -132,6 +147,43 @@ class Turns(Rollout):
             if turn + 1 == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
                 return
             progress.segments.append(observed)
+
+    async def _drawn(
+        self,
+        task: Task,
+        observation: Observation,
+        progress: "_Progress",
+        sampler: Sampler,
+        sampling: Sampling,
+        turn: int,
+    ) -> tuple[Segment, bool]:
+        """A turn of the model, and whether it was cut. Raises `UserError` where nothing is listed as legal."""
+        allowed = self._allowed(task, observation, sampler)
+        if allowed is None:
+            (completion,) = await sampler.sample(progress.token_ids, 1, sampling)
+        else:
+            masked = masked_sampler(self.role, sampler)
+            (completion,) = await masked.watched(progress.token_ids, 1, sampling, allowed.watch)
+        own = sampled_segment(completion, self.role, turn=turn)
+        own = replace(own, text=sampler.decode(own.token_ids))
+        if allowed is not None:
+            own = replace(allowed.noted(own), text=allowed.vocabulary.text(own.token_ids))
+        return own, completion.stop_reason == "length"
+
+    def _allowed(self, task: Task, observation: Observation, sampler: Sampler) -> Allowed | None:
+        """What the next turn may be; None for anything."""
+        if self.schema is not None:
+            return Allowed.of_schema(schema_of(task, self.schema), masked_sampler(self.role, sampler))
+        if self.allowed == "any":
+            return None
+        if observation.legal is None:
+            raise UserError(
+                f"rollout.allowed=legal, but the environment '{self.environment.kind}' lists no legal actions for "
+                f"task {task.key}; take rollout.allowed=any"
+            )
+        if not observation.legal:
+            raise EnvironmentFailed("the environment goes on, and lists no legal action")
+        return Allowed.of_texts(observation.legal, masked_sampler(self.role, sampler))
 
     def _given(self, prompt: str | tuple[Message, ...], text: str, turn: int, sampler: Sampler) -> Segment:
         """A turn that is given, with the end token where no stop string ends it; it was not sampled."""
