@@ -18,7 +18,9 @@ from tests.serving.faulty import Behaviour, FaultyServer
 
 pytestmark = pytest.mark.slow  # seconds for many of them
 
-QUICK = Endpoint(retries=3, backoff_seconds=0.01, max_pause_seconds=0.05, timeout_seconds=0.5)
+QUICK = Endpoint(
+    retries=3, backoff_seconds=0.01, max_pause_seconds=0.05, max_retry_after_seconds=0.05, timeout_seconds=0.5
+)
 DRAWN = Sampling(max_tokens=9, temperature=0.5, top_p=0.9, stop=("\n",))
 
 
@@ -295,4 +297,5 @@ def test_pauses_grow_differ_by_request_and_are_the_same_every_time() -> None:
     assert all(10 <= pause <= 20 for pause in pauses[5:])
     assert pauses == [remote._pause("request", number, 0.0) for number in range(1, 8)]
     assert pauses != [remote._pause("another", number, 0.0) for number in range(1, 8)]
-    assert (remote._pause("r", 1, 7.0), remote._pause("r", 1, 700.0)) == (7.0, 20.0)
+    assert (remote._pause("r", 1, 7.0), remote._pause("r", 1, 700.0)) == (7.0, 700.0), "Retry-After is obeyed"
+    assert remote._pause("r", 1, 7_000.0) == 3_600.0

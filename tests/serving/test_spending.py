@@ -58,9 +58,12 @@ def test_money() -> None:
     budget = Budget(money=1.0, prompt_price=2.0, answer_price=8.0)
     assert budget.cost(250_000, 62_500) == 1.0
     assert budget.passed(250_000, 62_500) == "" and budget.passed(250_000, 62_501) == "1 in money"
-    for wrong in ({"money": 1.0}, {"prompt_price": 1.0}):
-        with pytest.raises(ValidationError, match="both or neither"):
-            Budget(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValidationError, match="money needs prompt_price"):
+        Budget(money=1.0)
+    priced = Spending("judge", Budget(prompt_price=2.0))
+    priced.add(Usage(500_000, 7))
+    assert priced.as_json["cost"] == 1.0 and "(1 in money)" in priced.summary
+    assert Spending("judge", None).as_json["cost"] is None
 
 
 def test_what_a_run_had_spent_counts_after_a_restart(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from posttrain.audit.judges import Judge, Shown, Verdict
 from posttrain.component import nearest
 from posttrain.errors import UserError
@@ -224,9 +226,11 @@ def _served(name: str, reward: "Reward", models: "Mapping[str, Model]", device: 
     prints: dict[str, Any] = {}
     for role, model in sorted(models.items()):
         if model.is_remote:
+            from posttrain.runs.verdict_store import shared_store
             from posttrain.serving.client import Remote
 
             remotes[role] = Remote(role, model.source, model.endpoint or Endpoint())
+            remotes[role].answers = shared_store(remotes[role])
             wait_for(remotes[role].check())
             prints[role] = [model.source, (model.endpoint or Endpoint()).model]
         else:
@@ -261,6 +265,18 @@ def kept(opened: Opened, store: Path | None) -> tuple[Judge, "Kept | None"]:
         remote.answers = StoredAnswers(values, remote.url)
     with_store = Kept(opened.judge, values, opened.fingerprint)
     return with_store, with_store
+
+
+def show_endpoints(opened: Opened) -> dict[str, Any]:
+    """What the endpoints of a judge have cost, by role; printed to the standard error, with the waits."""
+    found = {}
+    for remote in opened.remotes:
+        for note in remote.take_notes():
+            click.echo(note, err=True)
+        if remote.spending.answers:
+            click.echo(f"{remote.role}: {remote.spending.answers:,} answers, {remote.spending.summary}", err=True)
+        found[remote.role] = remote.spending.as_json
+    return found
 
 
 def tasks_of(text: str) -> "list[Task]":

@@ -173,7 +173,7 @@ def _judge(
     from posttrain.audit.judges import gold_pairs
     from posttrain.audit.judges.auditing import audit_judge
     from posttrain.audit.judges.planted import gold as generated
-    from posttrain.cli._judge import PLANTED, kept, open_judge, tasks_of
+    from posttrain.cli._judge import PLANTED, kept, open_judge, show_endpoints, tasks_of
     from posttrain.errors import UserError
     from posttrain.runs.judge_page import judge_page
 
@@ -182,7 +182,9 @@ def _judge(
     if not page.absolute().parent.is_dir():
         raise UserError(f"no folder {page.parent} to write {page.name} into; make it first, or give another --page")
     pairs = gold_pairs(generated(67, 0, contrasted=60), "own") if gold is None else gold_pairs(tasks_of(gold), writer)
-    report = audit_judge(kept(open_judge(judge, settings, models), store)[0], pairs, attacked=keys)
+    opened = open_judge(judge, settings, models)
+    report = audit_judge(kept(opened, store)[0], pairs, attacked=keys)
+    show_endpoints(opened)
     page.write_text(judge_page(report.as_json()), encoding="utf-8")
     if as_json:
         print_json({**report.as_json(), "page": str(page)})

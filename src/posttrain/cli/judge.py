@@ -51,7 +51,7 @@ def command(
     as_json: bool,
 ) -> None:
     """Opens the judge, reads the rows, scores or compares, prints."""
-    from posttrain.cli._judge import open_judge, principled, tasks_of
+    from posttrain.cli._judge import open_judge, principled, show_endpoints, tasks_of
     from posttrain.errors import UserError
 
     if out is not None and (out.suffix != ".jsonl" or not out.absolute().parent.is_dir()):
@@ -64,10 +64,11 @@ def command(
         found = _scored(opened, tasks)
     else:
         raise UserError("--store keeps verdicts on pairs; this file has none, so leave --store out")
+    endpoints = show_endpoints(opened)
     if out is not None:
         out.write_text("".join(json.dumps(row) + "\n" for row in found["rows"]), encoding="utf-8")
     if as_json:
-        print_json({"judge": judge, **found})
+        print_json({"judge": judge, **found, **({"endpoints": endpoints} if endpoints else {})})
         return
     columns = [name for name in found["rows"][0] if name != "task"]
     print_table(columns, [[_cell(row[name]) for name in columns] for row in found["rows"][:SHOWN]])

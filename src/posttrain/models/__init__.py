@@ -21,7 +21,7 @@ from posttrain.components.shapes import Shape
 
 @frozen
 class Budget:
-    """The most that the answers of an endpoint may cost in a run, with those before a resume."""
+    """Prices of an endpoint's answers, and the most that they may cost in a run, with those before a resume."""
 
     tokens: Annotated[int, Field(ge=1, le=10**15)] | None = None
     """Most tokens, of prompts and answers; None has no bound."""
@@ -34,12 +34,15 @@ class Budget:
 
     @model_validator(mode="after")
     def check_prices(self) -> Self:
-        """Refuse a bound on money without a price, and prices without a bound."""
-        priced = self.prompt_price + self.answer_price > 0
-        if priced != (self.money is not None):
-            what = "prices need money, the bound" if priced else "money needs prompt_price and answer_price"
-            raise PydanticCustomError("budget", "{what}; give both or neither", {"what": what})
+        """Refuse a bound on money without a price. Prices without a bound state what a run has cost."""
+        if self.money is not None and not self.priced:
+            raise PydanticCustomError("budget", "money needs prompt_price and answer_price, of a million tokens each")
         return self
+
+    @property
+    def priced(self) -> bool:
+        """Whether tokens have a price."""
+        return self.prompt_price + self.answer_price > 0
 
     def cost(self, prompt: int, answer: int) -> float:
         """Money for these tokens."""
@@ -86,7 +89,9 @@ class Endpoint:
     backoff_seconds: PositiveFloat = 1.0
     """First pause; each next one is twice as long, with keyed jitter (between half and all of it)."""
     max_pause_seconds: PositiveFloat = 60.0
-    """Longest pause, also where the endpoint requests a longer one (Retry-After)."""
+    """Longest pause of its own choice."""
+    max_retry_after_seconds: PositiveFloat = 3600.0
+    """Longest pause that an endpoint can request (Retry-After); of a longer one, this much."""
     concurrency: PositiveInt = 16
     """Most requests at a time; half as many after a refusal (429, 503), and one more after as many answers as there are
     places."""
@@ -97,6 +102,9 @@ class Endpoint:
     budget: Budget | None = None
     """Most tokens or money; the run stops before the request that would pass it, and can be resumed. None has no
     bound."""
+    store: Annotated[str, Field(min_length=1)] | None = None
+    """File that keeps answers for other runs and commands: the same request to the same address is sent once. None
+    keeps them in the run alone."""
 
     @field_validator("api_key_env")
     @classmethod

@@ -3,15 +3,22 @@
 A step that is repeated after a crash sends the same requests. The endpoint's answers may differ by then, or its model;
 therefore the earlier answers are read from ``answers.jsonl`` of the run. The file also documents every request and
 every answer. It is not truncated to a checkpoint, and its order is that of the answers.
+
+With ``models.ROLE.endpoint.store`` answers are also kept in a file that runs and commands share: what another one has
+asked is not sent again. It enters ``answers.jsonl`` with no tokens, since it cost this run nothing.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from posttrain.models import Budget
 from posttrain.runs.journal import Journal, sound_lines
-from posttrain.serving.spending import Usage, estimated
+from posttrain.serving.spending import Spending, Usage, estimated
 from posttrain.serving.wire import name_of
+
+if TYPE_CHECKING:
+    from posttrain.serving.client import Answers
 
 FILE = "answers.jsonl"
 
@@ -48,3 +55,40 @@ class AnswerBook:
     def _open(self) -> Journal:
         self._journal = self._journal or Journal(self._path)
         return self._journal
+
+
+def spending_of(folder: Path, budgets: Mapping[str, Budget | None]) -> dict[str, Spending]:
+    """What the recorded answers of a run have cost, by role; a run without endpoints has none."""
+    found = dict[str, Spending]()
+    path = folder / FILE
+    for entry in sound_lines(path) if path.is_file() else ():
+        usage = Usage.read(entry.get("usage")) or estimated(entry["request"], entry["answer"])
+        role = entry["role"]
+        found.setdefault(role, Spending(role, budgets.get(role))).add(usage)
+    return found
+
+
+class SharedAnswers:
+    """The answers of a run, and those that others keep in a store; see `posttrain.serving.client.Answers`."""
+
+    def __init__(self, book: AnswerBook, store: "Answers") -> None:
+        self._book, self._store = book, store
+
+    def find(self, role: str, request: Mapping[str, Any]) -> str | None:
+        """The run's own answer, or else one that is kept, which is the run's from then on."""
+        own = self._book.find(role, request)
+        if own is not None:
+            return own
+        kept = self._store.find(role, request)
+        if kept is not None:
+            self._book.add(role, request, kept, Usage(0, 0))
+        return kept
+
+    def add(self, role: str, request: Mapping[str, Any], answer: str, usage: Usage) -> None:
+        """Record an answer in both."""
+        self._book.add(role, request, answer, usage)
+        self._store.add(role, request, answer, usage)
+
+    def spent(self, role: str) -> Sequence[Usage]:
+        """Tokens of the run's own answers before this process began."""
+        return self._book.spent(role)

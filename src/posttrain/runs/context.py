@@ -262,12 +262,14 @@ class RunContext:
 
     def keep_answers(self, folder: Path) -> None:
         """Record answers of endpoints in a run's folder, and reuse those that are there."""
-        from posttrain.runs.answers import AnswerBook
+        from posttrain.runs.answers import AnswerBook, SharedAnswers
+        from posttrain.runs.verdict_store import shared_store
 
         if self.endpoints:
             book = AnswerBook(folder)
             for remote in self.endpoints.values():
-                remote.answers = book
+                kept = shared_store(remote)
+                remote.answers = book if kept is None else SharedAnswers(book, kept)
 
 
 class StageRunContext:

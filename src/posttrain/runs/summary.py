@@ -6,13 +6,16 @@ held-out tasks; a gain is a paired comparison on the tasks that were scored both
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posttrain.runs.amounts import duration, percent, probability
 from posttrain.runs.journal import plain
 from posttrain.runs.loss_text import numbers_of, sentences
 from posttrain.runs.store import RunStore
 from posttrain.statistics.paired import paired_difference
+
+if TYPE_CHECKING:
+    from posttrain.serving.spending import Spending
 
 Entry = Mapping[str, Any]
 """A line of a journal."""
@@ -46,6 +49,7 @@ def summarize(store: RunStore, metrics: list[dict[str, Any]] | None = None) -> d
         "losses": sentences(before, after),
         "steps": len(metrics),
         **_cost(metrics, timing),
+        "endpoints": {role: spent.as_json for role, spent in _endpoints(store, recipe).items()},
         "stages": _stages(store, recipe, metrics, timing, evaluations),
     }
     summary["warnings"] = _warnings(summary, recipe, after, store.events())
@@ -77,8 +81,34 @@ def summary_line(summary: Entry) -> str:
     elif not summary["losses"]:
         parts.append("Held-out accuracy was not measured.")
     parts += summary["losses"]
+    parts += [_spent(role, spent) for role, spent in summary["endpoints"].items()]
     parts += [f"Warning: {warning}." for warning in summary["warnings"]]
     return " ".join([*parts, f"Everything is in {summary['run']} (open report.html)."])
+
+
+def _endpoints(store: RunStore, recipe: Entry) -> "dict[str, Spending]":
+    """What the answers of endpoints have cost, by role."""
+    from pydantic import TypeAdapter, ValidationError
+
+    from posttrain.models import Budget
+    from posttrain.runs.answers import spending_of
+
+    budgets: dict[str, Budget | None] = {}
+    for role, model in (recipe.get("models") or {}).items():
+        given = ((model or {}).get("endpoint") or {}).get("budget")
+        try:
+            budgets[role] = TypeAdapter(Budget | None).validate_python(given)
+        except ValidationError:  # the recipe of another version
+            budgets[role] = None
+    return spending_of(store.folder, budgets)
+
+
+def _spent(role: str, spent: Entry) -> str:
+    """``judge: 36 answers of an endpoint, 1,200 + 360 tokens (40 estimated), 0.002 in money.``"""
+    guess = f" ({spent['estimated_tokens']:,} of them estimated)" if spent["estimated_tokens"] else ""
+    money = "" if spent["cost"] is None else f", {spent['cost']:.4g} in money"
+    tokens = f"{spent['prompt_tokens']:,} + {spent['completion_tokens']:,} tokens"
+    return f"{role}: {_count(spent['answers'], 'answer')} of an endpoint, {tokens}{guess}{money}."
 
 
 def describe_accuracy(summary: Entry, when: str) -> str:

@@ -8,15 +8,19 @@ batch is one transaction, so a kill loses at most the batch that was being asked
 import hashlib
 import json
 import sqlite3
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import RunFailed, UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.serving.spending import Usage
 from posttrain.serving.wire import name_of
+
+if TYPE_CHECKING:
+    from posttrain.serving.client import Remote
 
 _PART = 500
 """Keys of one look-up."""
@@ -36,7 +40,9 @@ class VerdictStore:
         if not path.absolute().parent.is_dir():
             raise UserError(f"no folder {path.parent} for the store {path.name}; make it first")
         try:
-            self._connection = sqlite3.connect(path, timeout=60.0)
+            # A step that is sampled ahead sends its requests from a thread of its own.
+            self._connection = sqlite3.connect(path, timeout=60.0, check_same_thread=False)
+            self._lock = threading.Lock()
             with self._connection as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute("PRAGMA synchronous=NORMAL")  # a kill loses nothing, a power cut the last batches
@@ -52,9 +58,10 @@ class VerdictStore:
         for start in range(0, len(keys), _PART):
             part = keys[start : start + _PART]
             places = ",".join("?" * len(part))
-            with closing(
-                self._connection.execute(f"SELECT key, value FROM kept WHERE key IN ({places})", part)
-            ) as rows:
+            with (
+                self._lock,
+                closing(self._connection.execute(f"SELECT key, value FROM kept WHERE key IN ({places})", part)) as rows,
+            ):
                 for key, text in rows:
                     try:
                         found[key] = parse_json(text)
@@ -65,7 +72,7 @@ class VerdictStore:
     def add(self, values: Mapping[bytes, Any]) -> None:
         """Keep values, in one transaction. Raises `RunFailed` where the file cannot be written."""
         try:
-            with self._connection as connection:
+            with self._lock, self._connection as connection:
                 rows: Iterable[tuple[bytes, str]] = [(key, json.dumps(value)) for key, value in values.items()]
                 connection.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?)", rows)
         except sqlite3.Error as error:
@@ -96,3 +103,9 @@ class StoredAnswers:
     def spent(self, role: str) -> Sequence[Usage]:
         """None: what the store holds cost other commands something, and this one nothing."""
         return ()
+
+
+def shared_store(remote: "Remote") -> StoredAnswers | None:
+    """The store that an endpoint's settings name; None for none."""
+    name = remote.settings.store
+    return None if name is None else StoredAnswers(VerdictStore(Path(name)), remote.url)

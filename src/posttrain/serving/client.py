@@ -345,7 +345,7 @@ class Remote:
         settings = self.settings
         whole = min(settings.backoff_seconds * 2.0 ** (number - 1), settings.max_pause_seconds)
         share = uniform(np.array([key_of(name)], np.uint64), np.array([number], np.uint64))[0]
-        return min(max(whole * (1.0 + float(share)) / 2.0, requested), settings.max_pause_seconds)
+        return max(whole * (1.0 + float(share)) / 2.0, min(requested, settings.max_retry_after_seconds))
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[httpx2.AsyncClient]:

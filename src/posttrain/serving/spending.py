@@ -68,11 +68,12 @@ class Spending:
 
     def __init__(self, role: str, budget: Budget | None) -> None:
         self.role, self.budget = role, budget
-        self.prompt = self.completion = self.estimated = 0
+        self.prompt = self.completion = self.estimated = self.answers = 0
         self._reserved: list[Usage] = []
 
     def add(self, usage: Usage) -> None:
-        """Count an answer."""
+        """Count an answer; one that was kept elsewhere has no tokens."""
+        self.answers += 1
         self.prompt += usage.prompt
         self.completion += usage.completion
         self.estimated += (usage.prompt + usage.completion) * usage.estimated
@@ -101,8 +102,20 @@ class Spending:
     def summary(self) -> str:
         """What is spent, in words."""
         guess = f", {self.estimated:,} of them estimated" if self.estimated else ""
-        money = "" if self.budget is None or self.budget.money is None else f" ({self.cost:.4g} in money)"
+        money = "" if self.budget is None or not self.budget.priced else f" ({self.cost:.4g} in money)"
         return f"{self.prompt:,} + {self.completion:,} tokens{guess}{money}"
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """What is spent, for summaries: ``cost`` is None without prices."""
+        priced = self.budget is not None and self.budget.priced
+        return {
+            "answers": self.answers,
+            "prompt_tokens": self.prompt,
+            "completion_tokens": self.completion,
+            "estimated_tokens": self.estimated,
+            "cost": self.cost if priced else None,
+        }
 
     @property
     def cost(self) -> float:
