@@ -24,7 +24,7 @@ MOST_WORDS = 200
 LEAST_PAIRS_OF_WORD = 10
 LEAST_OF_CATEGORY = 20
 CLOSEST = (1 / 3, 1 / 2)
-LIKELIER = 1.0
+LIKELIER = 2.0
 """Logarithm of the likelihood by which an order of close pairs alone must be better than one of all."""
 _WORD = re.compile(r"[^\W\d_]{2,20}")
 
