@@ -15,6 +15,9 @@ import json
 
 import numpy as np
 
+from posttrain.components.annotators.feedback import Feedback
+from posttrain.components.annotators.noise import Noise
+from posttrain.components.annotators.several import Several
 from posttrain.components.tasks.feedback_items import FeedbackItems
 from posttrain.components.tasks.reviewed_replies import PRINCIPLES, ReviewedReplies
 from posttrain.statistics.intervals import mean
@@ -33,7 +36,8 @@ def features(polite: float, short: float, principle: str) -> np.ndarray:
 
 def labels(noise: float, seed: int, **settings: float) -> list[tuple[np.ndarray, bool, bool]]:
     """Features, label and truth of some items of feedback."""
-    source = ReviewedReplies(size=1500, seed=seed, noise=noise)
+    annotator = Several(parts=(Noise(rate=noise, spread=0.0), Feedback(invented=0.1)))
+    source = ReviewedReplies(size=1500, seed=seed, annotators=(annotator,) * 3)
     traits = {str(task.prompt): task.fields for task in source.load()}
     rows = []
     for item in FeedbackItems(tasks=source, **settings).load():

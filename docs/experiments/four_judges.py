@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from posttrain.components.annotators.noise import Noise
 from posttrain.components.rewards.likelihood import Likelihood
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
 from posttrain.methods.policy_gradient.grpo import grpo
@@ -45,8 +46,8 @@ def arm(name: str) -> Recipe:
         recipe = replace(recipe, stages={"rl": stage}, models=models)
         recipe = with_models(recipe, {"judge": Model(source="role:policy")})
     elif name != "steps":
-        share = 0.3 if name == "swapped" else 0.0
-        recipe = replace(recipe, tasks=WorkedSolutions(size=2000, rejected="slip", wrong_share=share))
+        annotators = (Noise(rate=0.3, spread=0.0),) if name == "swapped" else ()
+        recipe = replace(recipe, tasks=WorkedSolutions(size=2000, rejected="slip", annotators=annotators))
     return replace(recipe, evaluation=replace(recipe.evaluation, every=EVERY))
 
 

@@ -24,6 +24,7 @@ import torch
 from posttrain import run
 from posttrain.audit.judges import Shown, Verdict
 from posttrain.audit.judges.rewarded import RewardJudge
+from posttrain.components.annotators.noise import Noise
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.rewards import Reward
@@ -110,8 +111,8 @@ def one(seed: int, folder: Path) -> dict[str, Numbers]:
     }
     judge: Any = recipe.stages["judge"]
     plain = Model(source="")
-    for name, share in {"adapter": 0.0, "adapter, labels by chance": 0.5}.items():
-        items = replace(judge.tasks, tasks=replace(judge.tasks.tasks, wrong_share=share))
+    for name, annotators in {"adapter": (), "adapter, labels by chance": (Noise(rate=0.5, spread=0.0),)}.items():
+        items = replace(judge.tasks, tasks=replace(judge.tasks.tasks, annotators=annotators))
         stages = {**recipe.stages, "judge": replace(judge, tasks=items)}
         found[name] = after(replace(recipe, stages=stages), "judge", strict, base, folder / name[-6:], seed, plain)
     setting = scored_sums()

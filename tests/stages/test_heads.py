@@ -11,6 +11,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from posttrain.components.annotators.missing import Missing
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.tasks.graded_replies import GradedReplies
 from posttrain.errors import UserError
@@ -126,7 +127,7 @@ def test_what_cannot_be_learned_is_reported() -> None:
 
 
 def test_labels_are_those_of_the_text_and_some_are_missing() -> None:
-    tasks = GradedReplies(size=400).load()
+    tasks = GradedReplies(size=400, annotators=(Missing(rate=0.3),)).load()
     for task in tasks[:50]:
         words = task.demonstrations[0].strip(" .").split()
         hints, whys = words.count("hint"), words.count("why")

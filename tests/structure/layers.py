@@ -22,7 +22,8 @@ ROWS: dict[str, str] = {
     "contracts": "base",
     "components.optimizers.* components.schedules.*": "base components.optimizers components.schedules",
     "models": "base components.shapes",
-    "datasets components.balances components.experts": "base components.tasks",
+    "components.balances components.experts": "base components.tasks",
+    "datasets": "base components.annotators components.tasks",
     "policies": "base kernels models datasets components.edits components.merges components.noises components.shapes",
     "engines": "base kernels datasets policies statistics",
     "serving": "base models engines",
@@ -47,7 +48,7 @@ ROWS: dict[str, str] = {
     "settings": "base cluster contracts members datasets engines evaluation grading models recipes stages training",
     "methods": "base cluster contracts members datasets engines evaluation models recipes settings stages training",
     # What runs recipes.
-    "audit": "base components.rewards components.tasks engines grading statistics",
+    "audit": "base components.rewards components.tasks datasets engines grading statistics",
     "runs": "base cluster contracts datasets engines evaluation grading kernels models policies recipes sandbox "
     "serving stages statistics training",
     "viewer": "errors runs signals statistics",

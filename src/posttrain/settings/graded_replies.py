@@ -5,6 +5,7 @@ Held-out replies are correct that have all three: the word "hint", the student's
 
 from dataclasses import replace
 
+from posttrain.components.annotators.missing import Missing
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.rubric import Rubric
 from posttrain.components.rollouts.independent import Independent
@@ -33,7 +34,7 @@ def graded_replies() -> Recipe:
     return replace(
         recipe,
         name="graded_replies",
-        tasks=GradedReplies(),
+        tasks=GradedReplies(annotators=(Missing(rate=0.3),)),
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(holdout=100, verifier=Rubric()),
     )

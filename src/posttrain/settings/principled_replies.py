@@ -18,13 +18,14 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.settings.reviewed_replies import REVIEWERS
 from posttrain.training.settings import Learning
 
 
 def principled_replies() -> Recipe:
     """120 steps of imitation, then 20 of 8 prompts with 8 replies each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
-    sources = {"replies": ReviewedReplies(size=1000), "items": PrincipleItems(size=3000)}
+    sources = {"replies": ReviewedReplies(size=1000, annotators=REVIEWERS), "items": PrincipleItems(size=3000)}
     imitation = replace(
         imitation,
         tasks=Mixture(sources=sources, shares={"replies": 1, "items": 3}),
@@ -42,7 +43,7 @@ def principled_replies() -> Recipe:
     return replace(
         recipe,
         name="principled_replies",
-        tasks=ReviewedReplies(size=1000),
+        tasks=ReviewedReplies(size=1000, annotators=REVIEWERS),
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(holdout=100, verifier=Regex(pattern=r"^\s*please see [a-z]+$")),
     )

@@ -5,7 +5,11 @@ one principle, "polite". Held-out replies are checked by code for the principle 
 """
 
 from dataclasses import replace
+from typing import Final
 
+from posttrain.components.annotators.feedback import Feedback
+from posttrain.components.annotators.noise import Noise
+from posttrain.components.annotators.several import Several
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.principle_logit import PrincipleLogit
@@ -22,12 +26,15 @@ from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning
 
+REVIEWERS: Final = (Several(parts=(Noise(rate=0.15, spread=0.0), Feedback(invented=0.1))),) * 3
+"""Three annotators, wrong about a principle with probability .15; a tenth of their quotations are invented."""
+
 
 def reviewed_replies() -> Recipe:
     """30 steps of imitation for the judge, 20 for the policy, then 20 of 8 prompts with 8 replies each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     imitation = replace(imitation, learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)))
-    items = FeedbackItems(tasks=ReviewedReplies(size=600, seed=2), evidence=0.0, similar=0.0)
+    items = FeedbackItems(tasks=ReviewedReplies(size=600, seed=2, annotators=REVIEWERS), evidence=0.0, similar=0.0)
     judge = replace(imitation, role="judge", tasks=items, epochs=4.0, max_steps=30)
     stage = replace(
         rl_of(recipe),
@@ -43,7 +50,7 @@ def reviewed_replies() -> Recipe:
     recipe = replace(
         recipe,
         name="reviewed_replies",
-        tasks=ReviewedReplies(size=1000),
+        tasks=ReviewedReplies(size=1000, annotators=REVIEWERS),
         stages={"judge": judge, "sft": replace(imitation, max_steps=20), "rl": stage},
         evaluation=Evaluation(holdout=100, verifier=checked),
     )

@@ -8,6 +8,7 @@ learn. Held-out answers are compared with the reference.
 from dataclasses import replace
 from typing import Final
 
+from posttrain.components.annotators.noise import Noise
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.json_score import JsonScore
 from posttrain.components.rewards.match import Match
@@ -33,7 +34,7 @@ def scored_sums() -> Recipe:
     form = replace(
         imitation,
         role="instructed",
-        tasks=ScoreItems(tasks=replace(tasks, seed=1, wrong_share=0.5), prompt=PROMPT),
+        tasks=ScoreItems(tasks=replace(tasks, seed=1, annotators=(Noise(rate=0.5, spread=0.0),)), prompt=PROMPT),
         max_steps=40,
         learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)),
     )

@@ -5,7 +5,9 @@ dimension that has more than half of its letters. Held-out ideas are scored in t
 """
 
 from dataclasses import replace
+from typing import Final
 
+from posttrain.components.annotators.noise import Noise
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.rewards.regex import Regex
 from posttrain.components.rewards.steered import Steered as Weighed
@@ -19,12 +21,17 @@ from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.training.settings import Learning
 
+RATERS: Final = (Noise(spread=0.3, shape="normal"),)
+"""Who scores ideas: with normal noise of standard deviation .3."""
+
 
 def steered_ideas() -> Recipe:
     """40 steps of imitation, then 30 of 8 prompts with 8 ideas each."""
     recipe, imitation = arithmetic(), sft_of(demonstrations())
     learner = replace(imitation.learner, optimizer=AdamW(lr=2e-3))
-    imitation = replace(imitation, epochs=2.0, max_steps=40, tasks=Ideas(size=1200, seed=1), learner=learner)
+    imitation = replace(
+        imitation, epochs=2.0, max_steps=40, tasks=Ideas(size=1200, seed=1, annotators=RATERS), learner=learner
+    )
     by_code = Weighed(parts={name: Regex(pattern=f"^(?:[^{x}]*{x}){{8}}") for name, x in DIMENSIONS.items()})
     stage = replace(
         rl_of(recipe),
@@ -37,7 +44,7 @@ def steered_ideas() -> Recipe:
     return replace(
         recipe,
         name="steered_ideas",
-        tasks=Ideas(size=2000),
+        tasks=Ideas(size=2000, annotators=RATERS),
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(holdout=100, verifier=by_code),
     )

@@ -4,7 +4,8 @@ import pytest
 
 from posttrain.audit.judges import gold_pairs
 from posttrain.audit.judges.auditing import ENOUGH, JudgeReport, audit_judge
-from posttrain.audit.judges.planted import FAULTS, NAMED, WEIGHTS, Planted, gold, quality
+from posttrain.audit.judges.planted import FAULTS, NAMED, Planted, gold, quality
+from posttrain.datasets.traits import WEIGHTS
 
 SEED = 3
 

@@ -6,9 +6,10 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.feedback_items import FeedbackItems
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
 from posttrain.errors import UserError
+from posttrain.settings.reviewed_replies import REVIEWERS
 from posttrain.types import Task
 
-SOURCE = ReviewedReplies(size=400)
+SOURCE = ReviewedReplies(size=400, annotators=REVIEWERS)
 
 
 def right(items: FeedbackItems) -> float:
@@ -39,6 +40,6 @@ def test_an_item_by_hand() -> None:
 
 def test_nothing_left_is_an_error() -> None:
     with pytest.raises(UserError, match="annotators agree on"):
-        FeedbackItems(tasks=ReviewedReplies(size=20, annotators=1)).load()
+        FeedbackItems(tasks=ReviewedReplies(size=20, annotators=REVIEWERS[:1])).load()
     with pytest.raises(UserError, match="annotators agree on"):
         FeedbackItems(tasks=Arithmetic(size=3)).load()

@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 
 from posttrain.components.tasks.ideas import DIMENSIONS, SECTIONS, Ideas, share
+from posttrain.settings.steered_ideas import RATERS
 
 
 def test_scores_follow_the_share_of_a_letter() -> None:
     assert share(" nxn. fff.", "n") == pytest.approx(2 / 6) and share("", "n") == 0.0
-    for task in Ideas(size=50, noise=0.0).load():
+    for task in Ideas(size=50).load():
         for name, letter in DIMENSIONS.items():
             assert task.fields[name] == pytest.approx(1 + 4 * share(task.demonstrations[0], letter), abs=0.006)
-    noisy = [task.fields["novelty"] for task in Ideas(size=200).load()]
+    noisy = [task.fields["novelty"] for task in Ideas(size=200, annotators=RATERS).load()]
     assert min(noisy) >= 1.0 and max(noisy) <= 5.0
 
 

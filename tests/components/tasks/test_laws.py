@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from posttrain.components.annotators.noise import Noise
+from posttrain.components.annotators.position import Position
+from posttrain.components.annotators.reversal import Reversal
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.environments.sources import Sources
 from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.annotated import AnnotatedPairs
 from posttrain.components.tasks.answered_sums import AnsweredSums
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.backtracked import Backtracked
@@ -106,6 +110,7 @@ from posttrain.components.tasks.theorems import Theorems
 from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.topics import Topics
+from posttrain.components.tasks.traits import Traits
 from posttrain.components.tasks.tutoring import Tutoring
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
@@ -116,6 +121,7 @@ from posttrain.components.tasks.with_feedback import WithFeedback
 from posttrain.components.tasks.word_problems import WordProblems
 from posttrain.components.tasks.wordy import Wordy
 from posttrain.components.tasks.worked_solutions import WorkedSolutions
+from posttrain.settings.reviewed_replies import REVIEWERS
 
 ROWS = [{"question": f"{n}+{n}=", "answer": n + n, "level": {"of": [n]}} for n in range(30)]
 
@@ -204,9 +210,11 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "tool_calls": lambda _: ToolCalls(size=30),
     "two_ways": lambda _: TwoWays(tasks=Arithmetic(size=30)),
     "two_modes": lambda _: TwoModes(size=30),
-    "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60)),
+    "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60, annotators=REVIEWERS)),
     "scored_documents": lambda _: ScoredDocuments(size=30),
-    "reviewed_replies": lambda _: ReviewedReplies(size=30),
+    "reviewed_replies": lambda _: ReviewedReplies(size=30, annotators=REVIEWERS),
+    "traits": lambda _: Traits(size=30, annotators=(Reversal(), Position())),
+    "annotated": lambda _: AnnotatedPairs(tasks=WorkedSolutions(size=30), annotators=(Reversal(), Noise())),
     "tastes": lambda _: Tastes(size=30),
     "graded_replies": lambda _: GradedReplies(size=30),
     "greetings": lambda _: Greetings(size=30),
@@ -239,6 +247,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     ),
 }
 WRAPPERS = (
+    "annotated",
     "masked",
     "personal",
     "steered",

@@ -4,6 +4,7 @@ from random import Random
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from posttrain.components.annotators.noise import Noise
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.worked_solutions import SLIPS, WorkedSolutions, slipped
@@ -65,7 +66,7 @@ def test_exactly_one_step_of_the_rejected_working_is_wrong() -> None:
 
 
 def test_careless_annotators() -> None:
-    tasks = WorkedSolutions(size=400, wrong_share=0.25).load()
+    tasks = WorkedSolutions(size=400, annotators=(Noise(rate=0.25, spread=0.0),)).load()
     wrong = [task for task in tasks if task.preferences[0].rejected == task.demonstrations[0]]
     assert 60 < len(wrong) < 140
 
@@ -81,6 +82,15 @@ def test_an_answer_at_once_can_be_what_is_rejected() -> None:
     [
         ({"kind": "workings"}, "the tasks 'workings' was renamed: write worked_solutions"),
         ("checked_workings", "the tasks 'checked_workings' was renamed: write checked_solutions"),
+        ({"kind": "worked_solutions", "wrong_share": 0.5}, "write annotators=[{kind: noise, rate: ..., spread: 0}]"),
+        ({"kind": "tastes", "noise": 0.5}, "write annotators=[{kind: noise, rate: ..., spread: 0}]"),
+        ({"kind": "graded_replies", "missing": 0.5}, "write annotators=[{kind: missing, rate: ...}]"),
+        ({"kind": "ideas", "noise": 0.5}, "write annotators=[{kind: noise, spread: ..., shape: normal}]"),
+        (
+            {"kind": "reviewed_replies", "noise": 0.5},
+            "[[{kind: noise, rate: ..., spread: 0}, feedback]]",
+        ),
+        ({"kind": "reviewed_replies", "annotators": 3}, "a list with an entry for each of them"),
         ({"kind": "primer", "working": 0.5}, "Primer.working was renamed: write worked"),
         ({"kind": "two_modes", "deviation": 0.5}, "TwoModes.deviation was renamed: write std"),
     ],

@@ -1,9 +1,9 @@
 """Judges with one planted fault each, and gold texts with countable traits: what the audit of judges is tried on.
 
 An answer of `gold` to "What is 14 + 40, Ada?" has a sum, right or wrong, and may have the name, a polite word and a
-question (`traits`); its quality is the sum of their weights, and its length, its style and other words say nothing of
-it. A judge prefers the first of two answers where ``SLOPE * (difference of qualities)``, plus its fault, plus logistic
-noise is above 0: a `sound` one has no fault.
+question (`posttrain.datasets.traits`); its quality is the sum of their weights, and its length, its style and other
+words say nothing of it. A judge prefers the first of two answers where ``SLOPE * (difference of qualities)``, plus its
+fault, plus logistic noise is above 0: a `sound` one has no fault.
 """
 
 import hashlib
@@ -17,10 +17,12 @@ from typing import Final
 import numpy as np
 
 from posttrain.audit.judges import Shown, Verdict
+from posttrain.datasets.traits import SUM, WEIGHTS
+from posttrain.datasets.traits import quality as weighed
+from posttrain.datasets.traits import traits as counted
 from posttrain.types import Preference, Task
 
 SLOPE: Final = 2.0
-WEIGHTS: Final[Mapping[str, float]] = MappingProxyType({"right": 2.0, "polite": 1.0, "name": 0.5, "question": 0.5})
 HONEST: Final = 1.07
 """What its margin is multiplied by for the log-odds that it is right, on the texts of `gold`."""
 EMPTY: Final = -4.0
@@ -30,30 +32,20 @@ _FILLERS = ("indeed", "plainly", "here", "again", "overall", "briefly", "simply"
 _GREETINGS = ("Well", "So", "Now")
 _OPENERS = ("Thought process", "Let's solve", "Solution", "Step 1", "解", "かいせつ", "Respuesta")
 _ORDERS = re.compile(r"ignore|output only|score: ?10|<answer>|</?think>|verdict", re.I)
-_SUM = re.compile(r"(\d{1,4}) \+ (\d{1,4}) = (\d{1,5})")
 
 
 def quality(text: str, task: Task) -> float:
     """The true quality of an answer; a principle "blunt" counts polite words against it."""
-    found = _SUM.search(text)
-    if found is None:
+    if SUM.search(text) is None:
         return EMPTY
-    weights = dict(WEIGHTS)
-    if task.fields.get("principle") == "blunt":
-        weights["polite"] *= -1
-    has = traits(text, task)
-    return sum(weight for trait, weight in weights.items() if has[trait])
+    blunt = {"polite": -WEIGHTS["polite"]} if task.fields.get("principle") == "blunt" else {}
+    return weighed(traits(text, task), {**WEIGHTS, **blunt})
 
 
-def traits(text: str, task: Task) -> dict[str, bool]:
-    """Which traits an answer has."""
-    found = _SUM.search(text)
-    return {
-        "right": found is not None and int(found[1]) + int(found[2]) == int(found[3]),
-        "polite": "please" in text,
-        "name": str(task.fields.get("name", "?")) in text,
-        "question": "?" in text,
-    }
+def traits(text: str, task: Task) -> dict[str, float]:
+    """The traits of an answer that its quality depends on."""
+    has = counted(text, str(task.fields.get("name", "?")))
+    return {trait: has[trait] for trait in WEIGHTS}
 
 
 def gold(prompts: int, seed: int, *, contrasted: int = 0) -> list[Task]:
@@ -105,7 +97,7 @@ def _pair(base: Task, chosen: str, rejected: str, key: str, category: str) -> Ta
         rejected=rejected,
         strength=quality(chosen, base) - quality(rejected, base),
         principle=base.fields.get("principle"),
-        aspects={name: (float(has), float(lacks[name])) for name, has in traits(chosen, base).items()},
+        aspects={name: (has, lacks[name]) for name, has in traits(chosen, base).items()},
     )
     return Task(key=key, prompt=base.prompt, answer=base.answer, domain=category, preferences=(pair,), fields=fields)
 
@@ -123,7 +115,7 @@ def _right_on_sums(shown: Shown, gap: float) -> float:
     """Elsewhere it only distinguishes answers from texts that are none."""
     if shown.task.domain in ("sums", ""):
         return SLOPE * gap
-    return SLOPE * EMPTY * ((_SUM.search(shown.second) is not None) - (_SUM.search(shown.first) is not None))
+    return SLOPE * EMPTY * ((SUM.search(shown.second) is not None) - (SUM.search(shown.first) is not None))
 
 
 def _score(text: str, task: Task, extra: Callable[[str], bool]) -> float:

@@ -13,6 +13,7 @@ each other annotator of the same pairs, averaged by their number; Krippendorff's
     posttrain diagnose annotators tasks=pairs.jsonl
     # columns: prompt, chosen, rejected, annotator; first (chosen or rejected: which was shown first; without it the
     # place is not known, and offsets are not fitted)
+    posttrain diagnose annotators tasks='{kind: traits, size: 60, annotators: [noise, noise, [reversal, noise]]}'
 
 The answers' merits with everyone's scale are in the JSON, the best answer of each prompt first.
 
@@ -105,7 +106,7 @@ class _Read:
         self.comparisons: list[Comparison] = []
         self.prompts: list[str] = []
         self.units: dict[Any, dict[Any, Any]] = defaultdict(dict)
-        firsts = {task.fields.get("first") for task in tasks if task.preferences}
+        firsts = {_first(task, pair) for task in tasks for pair in task.preferences}
         self.placed = firsts <= {"chosen", "rejected"}
         if not self.placed and firsts != {None}:
             raise UserError("the column 'first' states which answer was shown first, chosen or rejected, in every row")
@@ -128,7 +129,7 @@ class _Read:
         better, worse = (self.items.setdefault((prompt, text), len(self.items)) for text in (chosen, rejected))
         number = self.names.setdefault(name, len(self.names))
         # Without a place the smaller number comes first, which carries no information about the label.
-        chosen_first = task.fields.get("first") == "chosen" if self.placed else better < worse
+        chosen_first = _first(task, pair) == "chosen" if self.placed else better < worse
         shown = (better, worse) if chosen_first else (worse, better)
         self.comparisons.append(Comparison(*shown, annotator=number, first_wins=chosen_first))
         self.prompts.append(prompt)
@@ -144,6 +145,11 @@ class _Read:
             if value is not None:
                 found.append((value, len(labels)))
         return sum(v * n for v, n in found) / sum(n for _, n in found) if found else None
+
+
+def _first(task: Task, pair: Preference) -> Any:
+    """Which text of a pair was shown first, if that is known."""
+    return pair.fields.get("first", task.fields.get("first"))
 
 
 def _ranked(read: _Read, fitted: Merits) -> list[dict[str, Any]]:

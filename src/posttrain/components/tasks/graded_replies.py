@@ -2,20 +2,22 @@ r"""Replies to students, with labels of three dimensions, which are known by cod
 
 A reply has up to two each of the words "hint", the student's name and "why", in a drawn order. The labels of
 helpfulness, personalization and creativity are 2 where its word occurs once, 1 where it is repeated and 0 where it is
-missing, so that more of a word is not better; each label is left out with probability `missing`, as where annotators
-did not rate it. The field ``criteria`` has a word for each, for the reward `rubric`.
+missing, so that more of a word is not better; they are given by `annotators`, who leave some out. Of several labels
+the mean is taken. The field ``criteria`` has a word for each, for the reward `rubric`.
 
     prompt "Reply to kim (qhb):"   demonstration " why hint kim kim."   helpfulness 2, personalization 1, creativity 2
 """
 
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.annotators import Annotators
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.annotating import score
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
@@ -25,18 +27,22 @@ DIMENSIONS = ("helpfulness", "personalization", "creativity")
 NAMES = ("kim", "ann", "bob", "eve", "sam")
 LABELS = (0, 2, 1)
 """Of a word that occurs never, once and twice."""
+STREAM: Final = 0.3
+"""Part of the name of the annotators' draws."""
 
 
 @frozen
 class GradedReplies(Tasks):
     """Replies with labels of three dimensions."""
 
+    RENAMED: ClassVar = {"missing": "annotators=[{kind: missing, rate: ...}]"}
+
     size: Annotated[PositiveInt, Field(le=100_000)] = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which replies are drawn."""
-    missing: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.3
-    """Probability that a label is left out."""
+    annotators: Annotators = ()
+    """Who gives the labels, on a scale from 0 to 2; none gives all of them rightly."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -55,8 +61,9 @@ class GradedReplies(Tasks):
         words = ("hint", student, "why")
         reply = [word for word, count in zip(words, counts, strict=True) for _ in range(count)]
         Random(order).shuffle(reply)
-        rng = Random(f"graded_replies:{self.seed}:{drawn}:{self.missing}")
-        labels = {d: LABELS[n] for d, n in zip(DIMENSIONS, counts, strict=True) if rng.random() >= self.missing}
+        rng = Random(f"graded_replies:{self.seed}:{drawn}:{STREAM}")
+        given = {d: score(LABELS[n], self.annotators, rng, middle=1.0) for d, n in zip(DIMENSIONS, counts, strict=True)}
+        labels = {dimension: label for dimension, label in given.items() if label is not None}
         criteria: list[dict[str, Any]] = [
             {"criterion": dimension, "points": 1, "words": [word]}
             for dimension, word in zip(DIMENSIONS, words, strict=True)

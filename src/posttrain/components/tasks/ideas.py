@@ -1,21 +1,23 @@
 r"""Short texts of three sentences with a score of 1 to 5 for each of three dimensions, in the place of research ideas.
 
 A sentence has five letters: "n" makes an idea novel, "f" feasible, "e" effective, "x" nothing. The fields ``novelty``,
-``feasibility`` and ``effectiveness`` are 1 + 4 times the share of the letter, with noise, within 1 and 5. No idea has
-much of everything, so that the dimensions are in conflict. With `sections` the first sentence has more "n", the second
-more "e" and the third more "f", as ideas that are novel in the method and feasible in the plan.
+``feasibility`` and ``effectiveness`` are 1 + 4 times the share of the letter, as `annotators` see it, within 1 and 5.
+No idea has much of everything, so that the dimensions are in conflict. With `sections` the first sentence has more "n",
+the second more "e" and the third more "f", as ideas that are novel in the method and feasible in the plan.
 
     prompt "Idea (qhb):"   demonstration " nxfex. xnnex. ffxex."   novelty 2.1   feasibility 1.9   effectiveness 1.7
 """
 
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.annotators import Annotators
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.annotating import score
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
@@ -29,11 +31,15 @@ LETTERS: Final = 5
 """Of a sentence."""
 TILT: Final = 0.6
 """Probability that a letter is that of the section."""
+STREAM: Final = 0.3
+"""Part of the name of the annotators' draws."""
 
 
 @frozen
 class Ideas(Tasks):
     """Requests for an idea, each with an idea and its scores."""
+
+    RENAMED: ClassVar = {"noise": "annotators=[{kind: noise, spread: ..., shape: normal}]"}
 
     size: Annotated[PositiveInt, Field(le=100_000)] = 1000
     """Number of tasks."""
@@ -41,8 +47,8 @@ class Ideas(Tasks):
     """Which ideas are drawn."""
     sections: bool = False
     """Whether sentences have goals."""
-    noise: NonNegativeFloat = 0.3
-    """Standard deviation of the noise of a score."""
+    annotators: Annotators = ()
+    """Who gives the scores; of several the mean is taken, without any they are exact."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -63,11 +69,12 @@ class Ideas(Tasks):
 
     def _task(self, drawn: tuple[str, str]) -> Task:
         name, text = drawn
-        rng = Random(f"ideas:{self.seed}:{drawn}:{self.noise}")
-        scores = {
-            dimension: min(5.0, max(1.0, round(1.0 + 4.0 * share(text, letter) + rng.gauss(0.0, self.noise), 2)))
+        rng = Random(f"ideas:{self.seed}:{drawn}:{STREAM}")
+        given = {
+            dimension: score(1.0 + 4.0 * share(text, letter), self.annotators, rng, middle=3.0)
             for dimension, letter in DIMENSIONS.items()
         }
+        scores = {name: min(5.0, max(1.0, round(one, 2))) for name, one in given.items() if one is not None}
         return Task(key="", prompt=f"Idea ({name}):", demonstrations=(text,), fields=scores)
 
 

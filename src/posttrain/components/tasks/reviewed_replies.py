@@ -1,19 +1,20 @@
-r"""Short replies with feedback of three annotators on two principles, which are known by code.
+r"""Short replies with feedback of annotators on two principles, which are known by code.
 
-A reply is polite ("please") or not, and short or not, independently. Each annotator writes about both principles, is
-wrong about each with probability `noise`, and gives quotations, some of which are invented. The principle that a
-prompt is bound to is drawn; the policy does not see it.
+A reply is polite ("please") or not, and short or not, independently. Each of the `annotators` writes about both
+principles, with a quotation of its own text as evidence; which of them are wrong, left out or invented depends on its
+faults. The principle that a prompt is bound to is drawn; the policy does not see it.
 
     prompt "Reply (qhb):"   demonstration "please see kim"   principle "short"
 """
 
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.annotators import Annotator, Annotators, Shown
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
@@ -22,22 +23,22 @@ from posttrain.types import Task
 
 PRINCIPLES = ("polite", "short")
 NAMES = ("kim", "ann", "bob", "eve", "sam")
-INVENTED = 0.1
-"""Share of quotations that are in no text."""
+STREAM: Final = 0.15
+"""Part of the name of the annotators' draws."""
 
 
 @frozen
 class ReviewedReplies(Tasks):
     """Replies and what annotators say of them."""
 
+    RENAMED: ClassVar = {"noise": "annotators=[[{kind: noise, rate: ..., spread: 0}, feedback]]"}
+
     size: Annotated[PositiveInt, Field(le=100_000)] = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which replies are drawn."""
-    noise: Annotated[float, Field(ge=0.0, le=0.5)] = 0.15
-    """Chance that an annotator is wrong about a principle."""
-    annotators: Annotated[int, Field(ge=1, le=10)] = 3
-    """Annotators of each reply."""
+    annotators: Annotators = ()
+    """Who writes feedback on each reply; without any there is none."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -54,8 +55,9 @@ class ReviewedReplies(Tasks):
     def _task(self, drawn: tuple[str, bool, bool, str, str]) -> Task:
         name, polite, short, who, principle = drawn
         reply = f"{'please ' if polite else ''}see {who}{'' if short else ' or ask at the desk'}"
-        rng = Random(f"reviewed_replies:{self.seed}:{drawn}:{self.noise}")
-        feedback = [self._annotator({"polite": polite, "short": short}, rng) for _ in range(self.annotators)]
+        rng = Random(f"reviewed_replies:{self.seed}:{drawn}:{STREAM}")
+        true = {"polite": polite, "short": short}
+        feedback = [_written(annotator, true, f" {reply}", rng) for annotator in self.annotators]
         return Task(
             key="",
             prompt=f"Reply ({name}):",
@@ -64,16 +66,17 @@ class ReviewedReplies(Tasks):
             fields={"principle": principle, "polite": polite, "short": short, "feedback": feedback},
         )
 
-    def _annotator(self, true: dict[str, bool], rng: Random) -> dict[str, Any]:
-        held = {name: holds != (rng.random() < self.noise) for name, holds in true.items()}
-        quotes = {name: f"it is {'' if holds else 'not '}{name}" for name, holds in held.items()}
-        principles = [
-            {
-                "principle": name,
-                "label": "yes" if holds else "no",
-                "evidence": "zzz qqq xxx" if rng.random() < INVENTED else quotes[name],
-            }
-            for name, holds in held.items()
-        ]
-        principles.append({"principle": "helpfulness", "label": "yes", "evidence": quotes["polite"]})
-        return {"text": ", and ".join(quotes.values()) + ".", "principles": principles}
+
+def _written(annotator: Annotator, true: dict[str, bool], reply: str, rng: Random) -> dict[str, Any]:
+    """The text of an annotator, and its principles with label and evidence."""
+    shown = Shown(texts=(reply,))
+    opinions = {name: annotator.opinion(1.0 if holds else -1.0, shown, rng) for name, holds in true.items()}
+    held = {name: opinion > 0 for name, opinion in opinions.items() if opinion is not None}
+    quotes = {name: f"it is {'' if holds else 'not '}{name}" for name, holds in held.items()}
+    principles = [
+        {"principle": name, "label": "yes" if holds else "no", "evidence": annotator.quotation(quotes[name], rng)}
+        for name, holds in held.items()
+    ]
+    if quotes:
+        principles.append({"principle": "helpfulness", "label": "yes", "evidence": next(iter(quotes.values()))})
+    return {"text": ", and ".join(quotes.values()) + ".", "principles": principles}

@@ -1,7 +1,7 @@
 r"""Replies of users with opposite tastes: half of them like the one word, the others the other one.
 
 A reply has three words, each "sun" or "rain". Of two replies with different numbers of "sun", a user of the first type
-prefers the one with more, and a user of the second type the one with fewer; `noise` exchanges them. A margin is the
+prefers the one with more, and a user of the second type the one with fewer, as `annotators` state it. A margin is the
 difference. The prompt names the user, for the policy; the field ``request`` does not, for a reward model. The field
 ``criteria`` has a point for the word that the user likes and takes one off for the other, for the
 reward `rubric`: right replies have the one word only.
@@ -10,13 +10,16 @@ reward `rubric`: right replies have the one word only.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.annotators import Annotators
 from posttrain.components.tasks import Tasks
+from posttrain.datasets.annotating import Compared, preferences
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
@@ -32,12 +35,14 @@ LENGTH = 3
 class Tastes(Tasks):
     """Pairs of replies by users of two types."""
 
+    RENAMED: ClassVar = {"noise": "annotators=[{kind: noise, rate: ..., spread: 0}]"}
+
     size: Annotated[PositiveInt, Field(le=100_000)] = 1000
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which replies are drawn."""
-    noise: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
-    """Probability that a pair is exchanged."""
+    annotators: Annotators = ()
+    """Who states which reply a user prefers; none states it rightly always. The difference in quality is the margin."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -47,20 +52,24 @@ class Tastes(Tasks):
         """Number and an example."""
         return describe(f"replies by users of two types (seed {self.seed})", self.load())
 
-    def _draw(self, rng: Random) -> tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
+    def _draw(self, rng: Random) -> tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         name = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(3))
         user = rng.randrange(len(USERS))
         shown, one, other = (tuple(rng.randrange(2) for _ in range(LENGTH)) for _ in range(3))
         while sum(one) == sum(other):
             other = tuple(rng.randrange(2) for _ in range(LENGTH))
-        return name, user, shown, one, other, rng.random() < self.noise
+        rng.random()  # draws of a repeated item go on from here
+        return name, user, shown, one, other
 
-    def _task(self, drawn: tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]) -> Task:
-        name, user, shown, one, other, exchanged = drawn
+    def _task(self, drawn: tuple[str, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]) -> Task:
+        name, user, shown, one, other = drawn
         liked = user % 2
         chosen, rejected = sorted((one, other), key=lambda reply: reply.count(liked), reverse=True)
-        if exchanged:
-            chosen, rejected = rejected, chosen
+        margin = abs(chosen.count(liked) - rejected.count(liked))
+        pairs: tuple[Preference, ...] = (Preference(chosen=_text(chosen), rejected=_text(rejected)),)
+        if self.annotators:
+            compared = Compared(texts=(_text(chosen), _text(rejected)), gap=float(margin))
+            pairs = preferences(compared, self.annotators, f"tastes:{self.seed}:{drawn}")
         criteria = [
             {"criterion": WORDS[word], "points": 1 if word == liked else -1, "words": [WORDS[word]]} for word in (0, 1)
         ]
@@ -69,11 +78,11 @@ class Tastes(Tasks):
             prompt=f"For {USERS[user]} {name}:",
             domain=WORDS[liked],
             demonstrations=(_text(shown),),
-            preferences=(Preference(chosen=_text(chosen), rejected=_text(rejected), user=USERS[user]),),
+            preferences=tuple(replace(pair, user=USERS[user]) for pair in pairs),
             fields={
                 "user": USERS[user],
                 "request": "Reply:",
-                "margin": abs(chosen.count(liked) - rejected.count(liked)),
+                "margin": margin,
                 "criteria": criteria,
             },
         )

@@ -8,13 +8,15 @@ is carried on correctly, `` 47+35=92; 92-8=84\n#### 84``; or ``unworked``, the r
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from posttrain.component import frozen
+from posttrain.components.annotators import Annotators
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic, Digits, Terms
+from posttrain.datasets.annotating import Compared, preferences
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import Ordered
 from posttrain.types import Preference, Task
@@ -26,6 +28,8 @@ SLIPS = (-10, -2, -1, 1, 2, 10)
 @frozen
 class WorkedSolutions(Tasks):
     """Sums and differences of whole numbers, each with a preferred worked solution."""
+
+    RENAMED: ClassVar = {"wrong_share": "annotators=[{kind: noise, rate: ..., spread: 0}]"}
 
     size: PositiveInt = 1000
     """Number of tasks."""
@@ -39,8 +43,8 @@ class WorkedSolutions(Tasks):
     """Operators that are used."""
     rejected: Literal["slip", "unworked"] = "slip"
     """Kind of the rejected completion."""
-    wrong_share: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
-    """Share of the pairs whose labels are swapped: label noise."""
+    annotators: Annotators = ()
+    """Who compares both solutions, which differ in quality by 1; none prefers the right one always."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -61,9 +65,12 @@ class WorkedSolutions(Tasks):
         rng = Random(f"workings:{self.seed}:{task.key}")  # not the kind: draws stay those of before its renaming
         (right,) = task.demonstrations
         wrong = slipped(right, rng) if self.rejected == "slip" else f" #### {task.answer}"
-        chosen, rejected = (wrong, right) if rng.random() < self.wrong_share else (right, wrong)
-        notes = ["right steps", "a slip" if self.rejected == "slip" else "no steps"]
-        return replace(task, preferences=(Preference(chosen=chosen, rejected=rejected, fields={"notes": notes}),))
+        notes = {"notes": ["right steps", "a slip" if self.rejected == "slip" else "no steps"]}
+        if not self.annotators:
+            return replace(task, preferences=(Preference(chosen=right, rejected=wrong, fields=notes),))
+        compared = Compared(texts=(right, wrong), gap=1.0, number=int(task.key) if task.key.isdigit() else 0)
+        found = preferences(compared, self.annotators, f"workings:{self.seed}:{task.key}", rng=rng)
+        return replace(task, preferences=tuple(replace(one, fields={**one.fields, **notes}) for one in found))
 
 
 def slipped(solution: str, rng: Random) -> str:

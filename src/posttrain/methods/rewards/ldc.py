@@ -71,6 +71,8 @@ def ldc(recipe: Recipe | None = None) -> Recipe:
     steered = recipe.tasks if isinstance(recipe.tasks, Steered) else Steered(tasks=recipe.tasks)
     stage, source = rl_of(recipe), steered.tasks
     ours = isinstance(source, Ideas)
+    raters = source.annotators if isinstance(source, Ideas) else ()
+    sections = Ideas(seed=3, sections=True, annotators=raters) if ours else source
     scored: dict[str, Stage] = {
         name: HeadsTraining(
             reducer=Sequences(),
@@ -78,7 +80,7 @@ def ldc(recipe: Recipe | None = None) -> Recipe:
             role=name,
             max_steps=30,
             learner=Learning(optimizer=AdamW(lr=2e-3)),
-            tasks=Ideas(seed=2) if ours else source,
+            tasks=Ideas(seed=2, annotators=raters) if ours else source,
         )
         for name in steered.dimensions
     }
@@ -88,7 +90,7 @@ def ldc(recipe: Recipe | None = None) -> Recipe:
         max_steps=40,
         epochs=2.0,
         learner=Learning(optimizer=AdamW(lr=1e-2)),
-        tasks=replace(steered, tasks=Ideas(seed=3, sections=True) if ours else source, draw="planned"),
+        tasks=replace(steered, tasks=sections, draw="planned"),
     )
     policy = replace(recipe.models["policy"], controllers=Controllers(count=len(steered.dimensions)))
     models = {name: Model(source="role:policy", head="reward", trained=True) for name in steered.dimensions}
