@@ -276,13 +276,13 @@ class Processes:
             self.admit(self.samplers)
             self.admit(self.graders)
         place = self.buffer_of(use), name
-        digest = digest_of(policy)
         with self.counting:
             buffer, last = self._buffers.get(place, (None, None))
-            if buffer is None or last is None or last.digest != digest or last.number != policy.version:
-                buffer = buffer or Buffer()
-                last = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
-                write(policy, buffer.room(last.bytes))
+            same = buffer is not None and last is not None and last.number == policy.version
+            if not same or last is None or buffer is None or last.digest != digest_of(policy):
+                buffer, size = buffer or Buffer(), size_of(policy)
+                digest = write(policy, buffer.room(size))
+                last = Version(name=name, number=policy.version, digest=digest, bytes=size)
                 self._buffers[place] = buffer, last
         if self._give_all(policy, last, buffer, use, by):
             spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
