@@ -76,7 +76,7 @@ def _prompted(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[
 def _with_choices(row: Row, layout: Layout, prompt: Prompt, answer: Any) -> tuple[Prompt, Any]:
     """The prompt with the row's choices below it, and the label of the answer; unchanged for a row without choices."""
     value = _value(row, layout.choices)
-    if value is None:
+    if value in (None, [], {}):
         return prompt, answer
     choices = read_choices(value)
     if choices is None:

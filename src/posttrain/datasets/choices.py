@@ -1,7 +1,7 @@
 """Questions with choices: shows the choices below the question, and makes the answer the label of one.
 
-Choices are a list of texts (labelled A, B, C, ...), or a mapping with lists ``text`` and ``label``. The answer of a row
-may be a label, the number of a choice from 0, or the text of one.
+Choices are a list of texts (labelled A, B, C, ...), a mapping of such labels, or one with lists ``text`` and ``label``.
+The answer of a row may be a label, the number of a choice from 0, or the text of one.
 """
 
 import re
@@ -61,13 +61,15 @@ class Choices:
     def _are_in(self, prompt: str) -> bool:
         """Whether a prompt shows every choice after its label."""
         return all(
-            re.search(rf"{re.escape(label)}\s?[).:\]]\s*{re.escape(text)}", prompt)
+            re.search(rf"(?<!\w){re.escape(label)}(?:\s?[).:\]]\s*|\s){re.escape(text)}", prompt)
             for label, text in zip(self.labels, self.texts, strict=True)
         )
 
 
 def read_choices(value: Any) -> Choices | None:
     """The choices in a column's value; None for a value that holds none."""
+    if isinstance(value, Mapping) and value.keys() == set(ascii_uppercase[: len(value)]):
+        value = {"label": sorted(value), "text": [value[label] for label in sorted(value)]}
     given, texts = (value.get("label"), value.get("text")) if isinstance(value, Mapping) else (None, value)
     if not _plain(texts):
         return None

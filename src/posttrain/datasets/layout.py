@@ -55,14 +55,14 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "rating": ("label", "rating", "reward", "score"),
     "domain": ("domain", "category", "subject", "data_source", "source_dataset", "metadata.source_dataset"),
     "images": ("images", "image"),
-    "choices": ("choices",),
+    "choices": ("choices", "options"),
     "key": ("id", "key", "task_id", "unique_id"),
 }
 """Recognized column names, in order of preference."""
 LAST_PROMPTS: Final = ("issue", "statement", "source")
 """Columns that are the prompt where none of the above is there: of patches, theorems, translations and functions."""
 BESIDE_SOURCE: Final = frozenset({"reference", "inputs", "function", "line"})
-"""Columns of which one must be beside ``source``, which else may be the origin of a row."""
+"""Columns of which one must be beside a ``source`` of one line, which else may be the origin of a row."""
 
 
 _STEP = "\u043a\u0438"
@@ -270,7 +270,10 @@ class _Detection:
         if is_preference:
             return {}
         for column in (self.by_lower_case.get(name) for name in LAST_PROMPTS):
-            if column is not None and (column.lower() != "source" or BESIDE_SOURCE & self.by_lower_case.keys()):
+            if column is None:
+                continue
+            several = "\n" in str(self.first[column]).strip()
+            if column.lower() != "source" or several or BESIDE_SOURCE & self.by_lower_case.keys():
                 return {"prompt": column}
         known = ", ".join((*NAMES["prompt"], *NAMES["messages"], *NAMES["text"]))
         raise UserError(

@@ -10,6 +10,7 @@ from typing import Any
 from posttrain.component import nearest
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.extras import extra
+from posttrain.datasets.python_files import functions_of, python_files
 from posttrain.datasets.rows import READERS, Row, as_row, known_count, read_file, separator_of
 from posttrain.errors import UserError
 from posttrain.errors.foreign import file_in
@@ -49,7 +50,7 @@ def files_of(name: str) -> list[Path]:
         return [path] if path.is_file() else []
     if _is_saved(path):
         return sorted(p for p in path.rglob("*") if p.suffix in (".arrow", ".json") and p.is_file())
-    return _data_files(path)
+    return _data_files(path) or python_files(path)
 
 
 def _is_saved(path: Path) -> bool:
@@ -99,8 +100,11 @@ def _folder(path: Path, name: str, split: str | None) -> Source:
         datasets = extra("datasets", "datasets")
         return of_dataset(_call(name, datasets.load_from_disk, str(path)), name, split)
     found = _data_files(path)
+    if not found and (code := python_files(path)):
+        functions = (row for file in code for row in functions_of(file, path))
+        return Source(name=name, form=f"functions of {_count(code, 'Python file')}", rows=functions)
     if not found:
-        raise UserError(f"the folder {name} holds no file that can be read; allowed: {', '.join(READERS)}")
+        raise UserError(f"the folder {name} holds no file that can be read; allowed: {', '.join(READERS)}, or Python")
     splits = sorted({_split_of(file) for file in found})
     if split is not None or not {"train", "test", "validation"}.isdisjoint(splits):
         wanted = _choose(splits, split, name)

@@ -111,6 +111,7 @@ from posttrain.components.tasks.tool_calls import ToolCalls
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.components.tasks.topics import Topics
 from posttrain.components.tasks.traits import Traits
+from posttrain.components.tasks.trec import Trec
 from posttrain.components.tasks.tutoring import Tutoring
 from posttrain.components.tasks.two_modes import TwoModes
 from posttrain.components.tasks.two_ways import TwoWays
@@ -130,6 +131,18 @@ def files(folder: Path) -> Files:
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return Files(path=str(path), columns={"domain": "level.of"}, limit=30)
+
+
+def trec_files(folder: Path) -> Trec:
+    texts = {
+        "queries": "".join(f"q{n}\tquery {n}\n" for n in range(30)),
+        "documents": "a\tfirst\nb\tsecond\n",
+        "qrels": "".join(f"q{n} 0 b 1\n" for n in range(30)),
+        "results": "".join(f"q{n} Q0 {d} {r} {-r} x\n" for n in range(30) for r, d in enumerate("ab")),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return Trec(**{name: str(folder / name) for name in texts})
 
 
 GYM = ReasoningGym(name=("chain_sum", "list_functions"), size=8, settings={"chain_sum": {"min_terms": 3}})
@@ -240,6 +253,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "styled_programs": lambda _: StyledPrograms(size=30),
     "stated_confidence": lambda _: StatedConfidence(tasks=Arithmetic(size=30)),
     "stories": lambda _: Stories(size=30),
+    "trec": trec_files,
     "topics": lambda _: Topics(size=30, shown=0.5),
     "tutoring": lambda _: Tutoring(size=30),
     "mixture": lambda folder: Mixture(
@@ -256,6 +270,7 @@ WRAPPERS = (
     "rare_calls",
     "backtracked",
     "files",
+    "trec",
     "classes",
     "concluded",
     "conditioned",

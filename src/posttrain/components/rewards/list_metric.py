@@ -15,7 +15,8 @@ behind others of an equal score; with ``optimistic`` equal scores of all documen
 `weighted` documents are ranked by s Pr(s), the score times the probability of its tokens, as the paper ranks held-out
 ones; that is no expected score, and 0 for the score 0.
 
-The field ``relevant`` of a task is a list of true and false, one for each document.
+The field ``relevant`` of a task is a list of true and false, one for each document, or of the numbers of the relevant
+ones, from 1.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -115,15 +116,29 @@ class ListMetric(Reward):
 
 
 def _relevant(trajectory: Trajectory) -> bool:
-    fact, marked = trajectory.fact(Pointwise), trajectory.task.fields.get("relevant")
-    return fact is not None and isinstance(marked, Sequence) and fact.document < len(marked) and marked[fact.document]
+    fact, marked = trajectory.fact(Pointwise), _marked(trajectory.task)
+    return fact is not None and marked is not None and fact.document < len(marked) and marked[fact.document]
+
+
+def _marked(task: Task) -> Sequence[bool] | None:
+    """Whether each document is relevant; None where the task does not say."""
+    given, prompts = task.fields.get("relevant"), task.fields.get("prompts")
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return None
+    if all(isinstance(own, bool) for own in given):
+        return given
+    count = len(prompts) if isinstance(prompts, Sequence) else 0
+    if all(type(own) is int and 1 <= own <= count for own in given):
+        return [number in given for number in range(1, count + 1)]
+    return None
 
 
 def _fault(task: Task) -> str:
     """Why a task has no ranking; empty if it has one."""
-    marked, prompts = task.fields.get("relevant"), task.fields.get("prompts")
-    if not isinstance(marked, Sequence) or isinstance(marked, str) or not all(isinstance(own, bool) for own in marked):
-        return f"has relevant {marked!r:.60}, where a list of true and false is needed, one for each of its prompts"
+    marked, prompts = _marked(task), task.fields.get("prompts")
+    if marked is None:
+        given = task.fields.get("relevant")
+        return f"has relevant {given!r:.60}, where a list of true and false is needed, one for each of its prompts"
     if not any(marked):
         return "has no relevant document"
     if not isinstance(prompts, Sequence) or isinstance(prompts, str):

@@ -6,11 +6,18 @@ A line is one of ten templates with names in it, of which most occur twice, so t
 from what is before the cut. The prompt is the line up to the cut, which is between 3 characters and 2 before the end;
 the answer and the demonstration are the rest. The field ``line`` has all of it. With `corrupted`, a share of the
 demonstrations goes on like another line from a random place on.
+
+With `tasks`, whose prompts or fields ``source`` are code of one's own (as those of a folder of Python files), lines of
+that are cut: the prompt is all that is before the cut, and lines of one source stay on one side of the held-out split
+(``variant_of``).
+
+    posttrain run ircoco 'tasks={kind: code_lines, tasks: src}'
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -19,6 +26,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
+from posttrain.errors import UserError
 from posttrain.types import Task
 
 NAMES: Final = (
@@ -47,6 +55,9 @@ TEMPLATES: Final = (
     "{a} = sorted(set({a}))",
     "while {a}: {a} -= {b}",
 )
+SHORTEST: Final = 6
+"""Characters of a line that is cut, without what it is indented by."""
+_LINE = re.compile(rf"(?m)^[ \t]*([^\s#].{{{SHORTEST - 2},}}[^\s])[ \t]*$")
 Drawn = tuple[str, int]
 """A line, and where it is cut."""
 
@@ -62,23 +73,51 @@ class CodeLines(Tasks):
     corrupted: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of demonstrations with a wrong ending."""
 
+    tasks: Tasks | None = None
+    """Whose code is cut; None for lines of templates."""
+
     def load(self) -> Sequence[Task]:
-        """The tasks, in the order in which they are drawn."""
+        """The tasks, in the order in which they are drawn; at most as many as there are cuts."""
+        if self.tasks is not None:
+            return keyed(self._own(self.tasks))
         return keyed(map(self._task, distinct(_draw, self.size, f"code lines:{self.seed}")))
 
     def describe(self) -> str:
         """Number and an example."""
         return describe(f"cut lines of code (seed {self.seed})", self.load())
 
+    def _own(self, given: Tasks) -> Iterator[Task]:
+        """Cut lines of code of one's own. Raises `UserError` where no line is long enough."""
+        places = []
+        for task in given.load():
+            source = task.fields.get("source", task.prompt)
+            found = _LINE.finditer(source) if isinstance(source, str) else ()
+            places += [(task.key, source, match.start(1), match.end(1)) for match in found]
+        if not places:
+            raise UserError(f"no line of the code has {SHORTEST} characters or more; give sources with longer ones")
+
+        def draw(rng: Random) -> tuple[int, int]:
+            own = rng.randrange(len(places))
+            _, _, start, end = places[own]
+            return own, rng.randint(start + 3, end - 2)
+
+        cuts = sum(end - start - 4 for _, _, start, end in places)
+        for own, cut in distinct(draw, min(self.size, cuts), f"code lines:{self.seed}"):
+            key, source, start, end = places[own]
+            fields = {"line": source[start:end], "variant_of": key}
+            yield self._cut(source[:cut], source[cut:end], f"{source[start:end]}:{cut - start}", fields)
+
     def _task(self, drawn: Drawn) -> Task:
         line, cut = drawn
-        rest = line[cut:]
-        rng = Random(f"code lines task:{self.seed}:{line}:{cut}")
+        return self._cut(line[:cut], line[cut:], f"{line}:{cut}", {"line": line})
+
+    def _cut(self, prompt: str, rest: str, name: str, fields: Mapping[str, Any]) -> Task:
         shown = rest
+        rng = Random(f"code lines task:{self.seed}:{name}")
         if rng.random() < self.corrupted:
             place = rng.randrange(len(rest))
             shown = rest[:place] + _line(rng)[-max(3, len(rest) - place) :]
-        return Task(key="", prompt=line[:cut], answer=rest, demonstrations=(shown,), fields={"line": line})
+        return Task(key="", prompt=prompt, answer=rest, demonstrations=(shown,), fields=fields)
 
 
 def _line(rng: Random) -> str:

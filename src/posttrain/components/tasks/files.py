@@ -16,6 +16,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.build import build, own_key
+from posttrain.datasets.composed import composed
 from posttrain.datasets.describe import describe
 from posttrain.datasets.keys import keyed
 from posttrain.datasets.layout import Layout, Role, detect
@@ -93,6 +94,7 @@ class Files(Tasks):
         rows = self._taken(source)
         if not rows:
             raise UserError(f"{self.path} is empty: it holds no rows")
+        rows = list(composed(rows, self.columns))
         layout = detect(rows, self.columns, self.path)
         keys_from, ids = self._ids(rows, layout)
         tasks = keyed((build(row, layout) for row in rows), ids)
