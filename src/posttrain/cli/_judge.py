@@ -207,10 +207,18 @@ def _model(role: str, source: str, reward: "Reward") -> "Model":
         folder = find_model(source, role)
         if not (folder / "reward_head.safetensors").is_file():
             raise UserError(
-                f"{source} has no model with a reward head; train one with posttrain run reward_model, or take a judge "
-                "that needs none (likelihood, preference_model)"
+                f"{source} has no model with a reward head{_of_run(Path(source))}; train one with posttrain run "
+                "reward_model, or take a judge that needs none (likelihood, preference_model)"
             )
     return model
+
+
+def _of_run(folder: Path) -> str:
+    """What to name in place of the policy of a run, where the run has a reward model too."""
+    from posttrain.models.sources import has_role
+
+    run = folder.expanduser().parent
+    return f": it is the policy of {run}; name that run for its reward model" if has_role(run, "reward") else ""
 
 
 def _served(name: str, reward: "Reward", models: "Mapping[str, Model]", device: str) -> Opened:

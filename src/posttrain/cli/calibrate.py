@@ -47,7 +47,7 @@ def command(
 ) -> None:
     """Requests verdicts, fits, measures on held-out folds, prints."""
     from posttrain.audit.judges.calibrating import calibrate
-    from posttrain.cli._judge import open_judge, tasks_of
+    from posttrain.cli._judge import open_judge, show_endpoints, tasks_of
     from posttrain.errors import UserError
 
     if out is not None and (out.suffix != ".json" or not out.absolute().parent.is_dir()):
@@ -56,6 +56,7 @@ def command(
     opened = open_judge(judge, settings, models, device)
     pairs = any(task.preferences for task in tasks)
     labelled = _of_pairs(opened, tasks, store) if pairs else _of_ratings(opened, tasks)
+    show_endpoints(opened)
     found = calibrate(labelled, symmetric=pairs, folds=folds)
     result = {"judge": judge, "of": "margins of pairs" if pairs else "scores of answers", **found.as_json()}
     if out is not None:

@@ -137,8 +137,8 @@ def _judges(rewards: Sequence[str], words: Sequence[str], models: Sequence[str],
     """Evaluates one judge, or compares two, on pairs. Raises `UserError` for other words."""
     from posttrain.audit.judges import gold_pairs
     from posttrain.audit.judges.bench import bench, compared
-    from posttrain.audit.judges.measures import ask
-    from posttrain.cli._judge import open_judge, tasks_of
+    from posttrain.audit.judges.measures import ask, check_readable
+    from posttrain.cli._judge import open_judge, show_endpoints, tasks_of
     from posttrain.errors import UserError
 
     files = [word.removeprefix("pairs=") for word in words if word.startswith("pairs=")]
@@ -149,7 +149,12 @@ def _judges(rewards: Sequence[str], words: Sequence[str], models: Sequence[str],
         raise UserError(f"{settings[0]} would be for both judges; write a judge's own as '{{kind: KIND, name: value}}'")
     pairs = gold_pairs(tasks_of(files[0]))
     shared = len(rewards) > 1
-    asked = [ask(open_judge(reward, settings, models, shared=shared).judge, pairs) for reward in rewards]
+    asked = []
+    for reward in rewards:
+        opened = open_judge(reward, settings, models, shared=shared)
+        asked.append(ask(opened.judge, pairs))
+        show_endpoints(opened)
+        check_readable(asked[-1], reward)
     found: dict[str, Any] = {reward: bench(own) for reward, own in zip(rewards, asked, strict=True)}
     difference = compared(*asked) if len(asked) == 2 else None
     if as_json:
@@ -172,6 +177,8 @@ def _show(name: str, result: Mapping[str, Any]) -> None:
     print_table(("pairs of", "pairs", "accuracy", "95 %"), [_row(key, own) for key, own in rows])
     sections = "; ".join(f"{key} {own['value']:.3f}" for key, own in result["sections"].items())
     click.echo(f"sections: {sections}; score {result['score']:.3f}")
+    if result["ties"] or result["unreadable"]:
+        click.echo(f"ties, half right: {result['ties']}; without a verdict, wrong: {result['unreadable']}")
 
 
 def _row(name: str, own: Mapping[str, Any]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from posttrain.audit.judges.measures import (
     ask,
     calibration,
     categories,
+    check_readable,
     contrasts,
     cycles,
     fitted,
@@ -28,7 +29,6 @@ from posttrain.audit.judges.measures import (
     strict,
     words,
 )
-from posttrain.errors import UserError
 from posttrain.statistics.intervals import normal_quantile, wilson
 from posttrain.statistics.logistic import Effect
 from posttrain.statistics.multiple import holm
@@ -99,9 +99,7 @@ def audit_judge(judge: Judge, pairs: Sequence[GoldPair], *, attacked: int = 40, 
     contrasted = contrasts(asked)
     apart = {id(one) for both in contrasted for one in both}
     plain = [one for one in asked if id(one) not in apart]
-    if not any(one.wins for one in asked):
-        why = asked[0].first.fault or "no reason is given"
-        raise UserError(f"none of {2 * len(asked)} verdicts of {judge.name} can be read: {why}")
+    check_readable(asked, judge.name)
     keys = attacks(judge, [one.pair for one in plain[:attacked]]) if attacked else []
     moving, faults = _words(plain)
     effects, more = _effects(plain, moving)

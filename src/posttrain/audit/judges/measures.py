@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from posttrain.audit.judges import GoldPair, Judge, Verdict, category_of
+from posttrain.errors import UserError
 from posttrain.statistics.calibration import calibration_error
 from posttrain.statistics.intervals import clustered_mean
 from posttrain.statistics.logistic import Array, Effect, Fit, regress, sigmoid
@@ -56,6 +57,13 @@ def ask(judge: Judge, pairs: Sequence[GoldPair]) -> list[Asked]:
     shown = [pair.shown(chosen_first=first) for pair in pairs for first in (True, False)]
     found = judge.verdicts(shown)
     return [Asked(pair=pair, first=found[2 * i], second=found[2 * i + 1]) for i, pair in enumerate(pairs)]
+
+
+def check_readable(asked: Sequence[Asked], name: str) -> None:
+    """Raise `UserError` for a judge none of whose verdicts can be read, with the reason of the first."""
+    if not any(one.wins for one in asked):
+        why = next((fault for one in asked for fault in (one.first.fault, one.second.fault) if fault), "")
+        raise UserError(f"none of {2 * len(asked)} verdicts of {name} can be read: {why or 'no reason is given'}")
 
 
 def fitted(asked: Sequence[Asked], moving: Sequence[str] = ()) -> tuple[Fit, dict[str, Effect]] | None:
