@@ -260,6 +260,15 @@ async def next_logp(sampler: Sampler, token_ids: IntArray, choices: Sequence[int
 
 
 @runtime_checkable
+class Idling(Protocol):
+    """A sampler whose time goes by tokens."""
+
+    async def idle(self, tokens: float) -> None:
+        """Let the time pass that these tokens would take."""
+        ...
+
+
+@runtime_checkable
 class LastPlace(Protocol):
     """A sampler that gives log-probabilities of the last place alone."""
 

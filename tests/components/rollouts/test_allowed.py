@@ -215,7 +215,7 @@ def test_turns_and_completions_follow_a_schema(given: Any) -> None:
     pytest.importorskip("llguidance")
     task = Task(key="t", prompt="Q: 2+2\nA: ", fields={"form": given})
     sampling = Sampling(max_tokens=64)
-    turns = Turns(environment=Listing(legal=((), ())), n=4, schema="form", sampling=sampling)
+    turns = Turns(environment=Listing(legal=((), ())), n=4, allowed="schema:form", sampling=sampling)
     for rollout in (turns, Constrained(n=4, schema="form", sampling=sampling)):
         rollout.check([task])
         own, policy = sampled(rollout, task)
@@ -230,7 +230,7 @@ def test_turns_and_completions_follow_a_schema(given: Any) -> None:
 
 
 def test_schemas_that_cannot_be_followed_are_refused() -> None:
-    turns = Turns(environment=Listing(), schema="form")
+    turns = Turns(environment=Listing(), allowed="schema:form")
     for given, message in (
         ([1], "no JSON schema in its column 'form'"),
         ("{", "is no JSON"),
@@ -238,7 +238,7 @@ def test_schemas_that_cannot_be_followed_are_refused() -> None:
     ):
         with pytest.raises(UserError, match=message):
             turns.check([Task(key="t", prompt="x", fields={"form": given})])
-    with pytest.raises(UserError, match="set one of them"):
-        Turns(environment=Listing(), schema="form", allowed="legal").check([TASK])
+    with pytest.raises(UserError, match=r"rollout\.allowed is 'schema:'; it is any, legal, or schema:NAME"):
+        Turns(environment=Listing(), allowed="schema:").check([TASK])
     with pytest.raises(UserError, match="set one of them"):
         Constrained(schema="form", choices="texts").check([TASK])

@@ -113,6 +113,7 @@ def test_model_and_environment_take_turns() -> None:
     assert attempt.completion == "fAt 2.jumpAt 2.fAt 3.fAt 4.f"
     assert info_of(attempt) == {
         "turns": 5,
+        "cost": 13.0,
         "invalid_turns": 1,
         "valid_turns": [True, False, True, True, True],
         "turn_rewards": [0.0, -0.1, 0.0, 0.0, 0.0],

@@ -52,6 +52,9 @@ class Outcome:
     """Whether it ended at a limit of time, so that the state is not a final one; only with `done`."""
     valid: bool = True
     """Whether the action is one that the environment defines."""
+    latency: float = 0.0
+    """What the action takes by the environment's own statement, in the time of a token that is sampled. No clock is
+    read: which rollouts are first, and what a quota lets begin, goes by tokens and this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +74,8 @@ class Episode(Fact):
     """[turns] whether each action is one that the environment defines."""
     turn_rewards: tuple[float, ...] = ()
     """[turns] reward of each turn."""
+    cost: float = 0.0
+    """Tokens that were written in the turns, and latencies that the environment stated, in tokens."""
     measures: Mapping[str, float] | None = None
     """Measurements of the environment; None where it failed before they were taken."""
     verdict: Verdict | None = None
@@ -200,6 +205,8 @@ class Contained:
             outcome = _of_type(Outcome, await _awaited(self._instance.step(action)))
             _observation(outcome.observation)
             _finite(outcome.reward, "the reward of a turn")
+            if _finite(outcome.latency, "the latency of a turn") < 0:
+                raise ValueError(f"the latency of a turn is {outcome.latency}")
             return outcome
 
     def verdict(self) -> Verdict | None:

@@ -43,6 +43,8 @@ class Budgeted(Environment):
     feedback: Literal["none", "verdict", "sign"] = "none"
     """What follows a wrong proposal: nothing, ``BAD`` (and ``GOOD`` after a call), or whether it is too small or too
     large."""
+    malformed: Literal["counted", "free"] = "counted"
+    """Whether a turn without a body costs a step; free ones are at most as many as there are steps."""
     match: Literal["exact", "lenient"] = "exact"
     """How a proposal is compared with the reference answer; ``lenient`` is that of the benchmark, and easily fooled."""
 
@@ -116,7 +118,8 @@ class Trial(Instance):
 
     @property
     def _used(self) -> int:
-        return self._proposed + self._called + self._invalid
+        free = self._rules.malformed == "free"
+        return self._proposed + self._called + max(0, self._invalid - (self._rules.steps if free else 0))
 
     def _feedback(self, proposed: str | None) -> str:
         """What is added to an observation while the episode goes on."""

@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, PositiveFloat, PositiveInt
 
@@ -69,6 +69,8 @@ class Foreign(Environment):
     """Private memory of an episode's process, imports included; None for no limit."""
     characters: PositiveInt = 8000
     """Longest observation; the rest is cut, and the cut is marked."""
+    latency: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
+    """What a turn of it takes, in the time of a sampled token; see `Outcome.latency`."""
     solved_at: float = 1.0
     """Sum of rewards from which an episode counts as solved."""
 
@@ -182,6 +184,7 @@ class Visit(Instance):
             done=bool(seen["terminated"] or seen["truncated"]),
             truncated=bool(seen["truncated"]),
             valid=bool(seen["valid"]),
+            latency=self._rules.latency,
         )
 
     async def solution(self) -> str | None:

@@ -19,10 +19,10 @@ in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Annotated
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import (
@@ -36,8 +36,9 @@ from posttrain.components.environments import (
 )
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._allowed import Allowed, masked_sampler, schema_of
+from posttrain.components.rollouts._race import Race
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Idling, Sampler, Sampling
 from posttrain.errors import UserError
 from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
@@ -58,12 +59,13 @@ class Turns(Rollout):
     """Message role of observations in chats: ``user``, or ``tool`` where the template has it."""
     role: str = "policy"
     """The model that acts and is trained."""
-    allowed: Literal["any", "legal"] = "any"
-    """What a turn may be: ``any`` text, or one of the ``legal`` actions that the environment lists. Tokens are then
-    drawn among those that go on with one, and log-probabilities are those among them. A turn that is cut before it is
-    one never reaches the environment, and ends the rollout."""
-    schema: str | None = None
-    """Column of a task with a JSON schema, as an object or as text; every turn is a value of it, drawn likewise."""
+    allowed: str = "any"
+    """What a turn may be: ``any`` text; one of the ``legal`` actions that the environment lists; or, for
+    ``schema:NAME``, a value of the JSON schema in that column of the task, an object or text. Tokens are then drawn
+    among those that go on with one, and log-probabilities are those among them. A turn that is cut before it is a legal
+    action never reaches the environment, and ends the rollout."""
+    free_turns: Annotated[int, Field(ge=0, le=65536)] = 0
+    """Invalid turns of a rollout that are not counted toward `max_turns`; all others are."""
 
     @property
     def group_size(self) -> int:
@@ -75,14 +77,21 @@ class Turns(Rollout):
         """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
 
+    @property
+    def _column(self) -> str | None:
+        """The column of schemas, if turns follow one."""
+        kind, _, column = self.allowed.partition(":")
+        return column if kind == "schema" and column else None
+
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment, with schemas where turns follow one."""
         self.environment.check(tasks)
-        if self.schema is not None:
-            if self.allowed != "any":
-                raise UserError(f"rollout.allowed is '{self.allowed}' and rollout.schema is set; set one of them")
-            for task in tasks:
-                schema_of(task, self.schema)
+        if self.allowed not in ("any", "legal") and self._column is None:
+            raise UserError(
+                f"rollout.allowed is '{self.allowed}'; it is any, legal, or schema:NAME with a column's name"
+            )
+        for task in tasks if self._column is not None else ():
+            schema_of(task, self._column or "")
 
     def held_out(self, n: int, sampling: Sampling) -> "Turns":
         """The same environment and number of turns."""
@@ -95,7 +104,9 @@ class Turns(Rollout):
         rollouts = [self.rollout(task, sampler.bind("attempt", i), i) for i in range(self.n)]
         return [Group(key=task.key, trajectories=tuple(await asyncio.gather(*rollouts)))]
 
-    async def rollout(self, task: Task, sampler: Sampler, sample: int, given: Sequence[str] = ()) -> Trajectory:
+    async def rollout(
+        self, task: Task, sampler: Sampler, sample: int, given: Sequence[str] = (), race: Race | None = None
+    ) -> Trajectory:
         """One rollout, whose first turns may be given (as actor ``demonstration``, trained).
 
         A failure of the environment ends it.
@@ -104,12 +115,15 @@ class Turns(Rollout):
         failure = ""
         try:
             async with self.environment.open(task, sampler.uniform) as instance:
-                await self._play(task, instance, progress, sampler, given)
+                await self._play(task, instance, progress, sampler, given, race)
                 await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
             failure = str(error)
             progress.segments = progress.segments or [_prompt(progress.prompt, sampler)]
+        finally:
+            if race is not None:
+                race.leave(None if failure or progress.dropped else progress.episode.cost)
         return Trajectory(
             task=task,
             segments=tuple(progress.segments),
@@ -120,7 +134,13 @@ class Turns(Rollout):
         )
 
     async def _play(
-        self, task: Task, instance: Contained, progress: "_Progress", sampler: Sampler, given: Sequence[str] = ()
+        self,
+        task: Task,
+        instance: Contained,
+        progress: "_Progress",
+        sampler: Sampler,
+        given: Sequence[str] = (),
+        race: Race | None = None,
     ) -> None:
         """Alternate turns of the model, the first of which may be given, and the environment until the end."""
         observation = instance.begin()
@@ -128,7 +148,7 @@ class Turns(Rollout):
         progress.segments = [_prompt(progress.prompt, sampler)]
         stop = self.sampling.stop
         sampling = replace(self.sampling, stop=(*stop, *(s for s in self.environment.stop if s not in stop)))
-        for turn in range(self.max_turns):
+        for turn in range(self.max_turns + self.free_turns):
             if turn < len(given):
                 own, cut = self._given(progress.prompt, given[turn], turn, sampler), False
             else:
@@ -144,9 +164,15 @@ class Turns(Rollout):
                 return
             observation = outcome.observation
             observed = self._observed(progress.prompt, own.token_ids, observation, turn + 1, sampler)
-            if turn + 1 == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
+            counted = turn + 1 - min(self.free_turns, progress.episode.invalid_turns)
+            if counted == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
                 return
             progress.segments.append(observed)
+            if outcome.latency and isinstance(sampler, Idling):
+                await sampler.idle(outcome.latency)
+            if race is not None and not await race.goes_on(progress.episode.cost):
+                progress.dropped = True
+                return
 
     async def _drawn(
         self,
@@ -172,8 +198,8 @@ class Turns(Rollout):
 
     def _allowed(self, task: Task, observation: Observation, sampler: Sampler) -> Allowed | None:
         """What the next turn may be; None for anything."""
-        if self.schema is not None:
-            return Allowed.of_schema(schema_of(task, self.schema), masked_sampler(self.role, sampler))
+        if self._column is not None:
+            return Allowed.of_schema(schema_of(task, self._column), masked_sampler(self.role, sampler))
         if self.allowed == "any":
             return None
         if observation.legal is None:
@@ -214,6 +240,8 @@ class _Progress:
     segments: list[Segment] = field(default_factory=list)
     stop_reason: StopReason = "length"
     episode: Episode = field(default_factory=Episode)
+    dropped: bool = False
+    """Whether enough others had ended."""
 
     @property
     def token_ids(self) -> IntArray:
@@ -227,6 +255,7 @@ class _Progress:
             self.episode,
             valid_turns=(*self.episode.valid_turns, bool(outcome.valid)),
             turn_rewards=(*self.episode.turn_rewards, segment.reward),
+            cost=self.episode.cost + len(segment) + outcome.latency,
         )
 
     def end(self, instance: Contained) -> None:

@@ -7,6 +7,7 @@ answered the same without sampling, and goes on from there.
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -91,7 +92,7 @@ class PiecedSampler:
         """`piece` is the most tokens of a piece; None samples whole, as from a model that is not trained."""
         self._base, self._role, self._progress, self._gate = base, role, progress, gate
         self._piece, self._key = piece, key
-        self._requested = self._asked = 0
+        self._requested = self._asked = self._idled = 0
 
     @property
     def context(self) -> int:
@@ -139,6 +140,18 @@ class PiecedSampler:
         begun = await self._written(first, 0, token_ids, n, replace(sampling, max_tokens=length), vectors)
         rest = [self._whole(first + i, c, token_ids, sampling, length, vectors) for i, c in enumerate(begun)]
         return list(await asyncio.gather(*rest))
+
+    async def idle(self, tokens: float) -> None:
+        """Let as many pieces of others pass as the tokens take: a cost that is stated, not sampled."""
+        for place in range(math.ceil(tokens / self._piece) if self._piece else 0):
+            name, answers = f"{self._name()} idle {self._idled}", self._progress.answers
+            self._idled += 1
+            if name not in answers:
+                await self._gate.wait(self._progress, name)
+                self._gate.busy -= 1
+                answers[name] = {"step": self._gate.step, "value": None}
+                left = tokens - place * (self._piece or 0)
+                self._progress.written = max(self._progress.written, min(self._piece or 0, math.ceil(left)))
 
     async def write(self, prompt: str | Sequence[Message], n: int, sampling: Sampling) -> list[str]:
         """Texts of `n` completions."""
