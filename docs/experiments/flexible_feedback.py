@@ -37,7 +37,7 @@ def features(polite: float, short: float, principle: str) -> np.ndarray:
 def labels(noise: float, seed: int, **settings: float) -> list[tuple[np.ndarray, bool, bool]]:
     """Features, label and truth of some items of feedback."""
     annotator = Several(parts=(Noise(rate=noise, spread=0.0), Feedback(invented=0.1)))
-    source = ReviewedReplies(size=1500, seed=seed, annotators=(annotator,) * 3)
+    source = ReviewedReplies(size=1500, seed=seed, annotators=(annotator,) * 3, draws=f"{noise}")
     traits = {str(task.prompt): task.fields for task in source.load()}
     rows = []
     for item in FeedbackItems(tasks=source, **settings).load():

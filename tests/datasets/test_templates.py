@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import pytest
+from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.components.rewards.judge import Judge
+from posttrain.datasets.templates import check_places, fill, marked, places, prompt_digest, question_of, shortened
 from posttrain.types import Task
 
 
@@ -30,3 +34,23 @@ def test_a_question_is_one_text() -> None:
     messages = ({"role": "system", "content": "Be."}, {"role": "user", "content": "2+2"})
     assert question_of(Task(key="a", prompt="2+2=")) == "2+2="
     assert question_of(Task(key="a", prompt=messages)) == "Be.\n2+2"  # type: ignore[arg-type]
+
+
+def test_a_path_stands_for_the_text_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.md"
+    path.write_text("Rate {completion} from 0 to 10.")
+    assert Judge(template=str(path)) == Judge(template="Rate {completion} from 0 to 10.")
+    path.write_text(" ")
+    with pytest.raises(ValidationError, match=r"prompt\.md' is empty; write the prompt into it"):
+        Judge(template=str(path))
+    with pytest.raises(ValidationError, match=r"nowhere\.md' cannot be read"):
+        Judge(template=str(tmp_path / "nowhere.md"))
+
+
+def test_a_digest_is_of_the_prompt() -> None:
+    assert prompt_digest("a") == prompt_digest("a") != prompt_digest("b") and len(prompt_digest("a")) == 8
+    assert prompt_digest("a", "b") != prompt_digest("ab")
+
+
+def test_the_end_of_a_long_text_is_cut() -> None:
+    assert shortened("abc", 2) == ("ab", True) and shortened("ab", 2) == ("ab", False)

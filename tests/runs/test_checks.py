@@ -19,6 +19,7 @@ from posttrain.components.curricula.variance import Variance
 from posttrain.components.environments.calculator import Calculator
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.rewards.function import Function
+from posttrain.components.rewards.judge import Judge
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.sum import Sum
 from posttrain.components.rollouts.independent import Independent
@@ -28,6 +29,7 @@ from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
+from posttrain.models import Model
 from posttrain.recipes.changes import rl_of
 from posttrain.recipes.overrides import override, repeats
 from posttrain.recipes.tree import Recipe
@@ -79,6 +81,14 @@ def warnings(recipe: Recipe, template: str = "") -> list[str]:
 
 def test_an_ordinary_recipe_has_no_warnings(recipe: Recipe) -> None:
     assert warnings(recipe) == []
+
+
+@pytest.mark.parametrize(("source", "what"), [("policy", "the policy"), ("role:policy", "a copy of the policy")])
+def test_a_judge_that_is_the_policy_is_reported(recipe: Recipe, source: str, what: str) -> None:
+    judge = Judge(role="policy" if source == "policy" else "judge")
+    own = replace(with_rl(recipe, reward=judge), models={**recipe.models, "judge": Model(source=source)})
+    assert any(f"its judge is {what}" in text and "audit --judge" in text for text in warnings(own))
+    assert warnings(replace(own, models={**own.models, "judge": Model(source="elsewhere")})) == [] or source == "policy"
 
 
 def test_a_group_of_one_has_no_baseline(recipe: Recipe) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 import numpy as np
 import pytest
 
-from posttrain.statistics.annotators import SPREAD, Comparison, alpha, kappa, merits
+from posttrain.statistics.annotators import SPREAD, Comparison, alpha, connected, kappa, merits
 from posttrain.statistics.logistic import sigmoid
 
 SCALES, OFFSETS = np.array([1.2, 1.0, 0.9, 0.0, -1.0]), np.array([0.0, 0.0, 2.0, 0.0, 0.0])
@@ -54,6 +54,11 @@ def test_separated_and_unconnected_items_stay_finite() -> None:
     assert found.merit_I[3] > found.merit_I[2]
     empty = merits([], 2, 1)
     assert empty.merit_I.tolist() == [0, 0] and empty.scale_A.tolist() == [1]
+
+
+def test_chains_of_comparisons_connect() -> None:
+    part = connected([Comparison(0, 1, 0, True), Comparison(2, 1, 0, True), Comparison(3, 4, 0, True)], 6)
+    assert part[0] == part[1] == part[2] and part[3] == part[4] and len({part[0], part[3], part[5]}) == 3
 
 
 def test_swapping_all_places_negates_offsets_only() -> None:

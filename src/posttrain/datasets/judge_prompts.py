@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
 from posttrain.types import Task
 
 PLACES = ("question", "response", "raw_response")
@@ -47,9 +47,9 @@ class Example:
 class JudgePrompt:
     """A rubric, demonstrations, and the response to be scored."""
 
-    rubric: str = RUBRIC
+    rubric: Template = RUBRIC
     """The first lines."""
-    item: str = ITEM
+    item: Template = ITEM
     """A response, of the demonstrations too. Placeholders: question, and response (between marks that it cannot
     contain) or raw_response."""
     examples: tuple[Example, ...] = ()

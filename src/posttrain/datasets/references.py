@@ -25,6 +25,8 @@ class Compared:
 
     before: str
     candidates: tuple[str, ...]
+    cut: bool = False
+    """Whether any part is shorter than it was."""
 
 
 def compared(
@@ -38,11 +40,13 @@ def compared(
     longest: int = 16384,
 ) -> Compared:
     """The text of one comparison or, for several candidates, the same text for all of them."""
+    shorter = any(len(text) > longest_answer for text in (reference, *candidates))
     reference, cut = reference[:longest_answer], tuple(text[:longest_answer] for text in candidates)
     used = len(reference) + max(map(len, cut)) + 2 * len(line) + len(separator)
     room = max(0, (longest - used) // 2)
     shown = prompt[len(prompt) - room :] if len(prompt) > room else prompt
-    return Compared(f"{shown}{line}{reference}{separator}{shown}{line}", cut)
+    shorter = shorter or len(prompt) > room
+    return Compared(f"{shown}{line}{reference}{separator}{shown}{line}", cut, shorter)
 
 
 def without_thoughts(text: str) -> str:

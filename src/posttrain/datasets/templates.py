@@ -1,20 +1,59 @@
 """Templates of prompts: for judges, for critics, and for refinements by the policy.
 
 A placeholder is a known name in braces, ``{question}``; other braces are kept as is, and inserted text is never
-expanded again. A model's text is put between marks that it cannot contain, so that a judge can distinguish it from the
-instructions.
+expanded again. A path that ends in .md, .txt or .prompt stands for the text of the file, which is then in the recipe;
+verdicts of judges have eight digits of its digest. A model's text is put between marks that it cannot contain, so that
+a judge can distinguish it from the instructions.
 """
 
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Final
 
+from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen, nearest
+from posttrain.errors import UserError
+from posttrain.errors.foreign import read_text
 from posttrain.types import Message, Task
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+
+
+ENDS: Final = (".md", ".txt", ".prompt")
+"""Of paths that stand for the text of a file."""
+
+
+def _from_file(value: Any) -> Any:
+    """The text of a file where a value is its path. Raises a validation error for one that cannot be read."""
+    if not isinstance(value, str) or "\n" in value or "{" in value or not value.endswith(ENDS):
+        return value
+    try:
+        text = read_text(Path(value).expanduser())
+    except UserError as error:
+        raise PydanticCustomError("template", "{why}", {"why": str(error)}) from None
+    if not text.strip():
+        raise PydanticCustomError("template", "'{path}' is empty; write the prompt into it", {"path": value})
+    return text
+
+
+Template = Annotated[str, BeforeValidator(_from_file)]
+"""A template, or the path of a file that holds it."""
+
+
+@lru_cache(maxsize=256)
+def prompt_digest(*parts: str) -> str:
+    """Eight digits that identify a prompt, for the record."""
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+def asked(role: str, *parts: str) -> str:
+    """A role and the prompt that it was asked with, for explanations."""
+    return f"the role '{role}' (prompt {prompt_digest(*parts)})"
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
@@ -42,6 +81,11 @@ def marked(text: str) -> str:
     while mark in text:  # as likely as guessing a 64-bit number
         mark = hashlib.sha256(mark.encode()).hexdigest()[:16]
     return f"<<<BEGIN {mark}>>>\n{text}\n<<<END {mark}>>>"
+
+
+def shortened(text: str, longest: int) -> tuple[str, bool]:
+    """The first characters of a text that is to be shown, and whether any were cut off its end."""
+    return text[:longest], len(text) > longest
 
 
 def question_of(task: Task) -> str:

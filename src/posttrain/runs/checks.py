@@ -135,6 +135,29 @@ def greedy_rollouts(subject: Subject) -> Iterator[str]:
         )
 
 
+def judges_itself(subject: Subject) -> Iterator[str]:
+    """A policy that learns from verdicts of its own, or of what it was at the start."""
+    models = subject.recipe.models
+    for stage in subject.stages():
+        learner, judges = (
+            getattr(stage.stage, "role", "policy"),
+            stage.reward.judges if stage.reward is not None else (),
+        )
+        for role in sorted(judges):
+            model, own = models.get(role), models.get(learner)
+            if model is None or own is None:
+                continue
+            copied = not model.trained and model.source in (f"role:{learner}", own.source)
+            if role != learner and not copied:
+                continue
+            what = "the policy" if role == learner else f"a copy of the policy (models.{role}.source={model.source})"
+            yield (
+                f"stage {stage.name}: its judge is {what}, which may prefer texts of its own kind and whose faults the "
+                "policy has as well; a judge of another source errs elsewhere, and posttrain audit --judge measures "
+                "a preference for the judge's own style"
+            )
+
+
 def rewards_of_parts(subject: Subject) -> Iterator[str]:
     """Rewards of parts of a completion, with an advantage that makes something else of token rewards."""
     for stage in subject.stages():
@@ -310,6 +333,7 @@ CHECKS: tuple[Check, ...] = (
     groups_of_one,
     greedy_rollouts,
     rewards_of_parts,
+    judges_itself,
     short_context,
     many_threads,
     small_holdout,

@@ -38,7 +38,7 @@ def scored_sums() -> Recipe:
         max_steps=40,
         learner=replace(imitation.learner, optimizer=AdamW(lr=2e-3)),
     )
-    reward = JsonScore(prompt=PROMPT, sampling=Sampling(temperature=0.0, max_tokens=48))
+    reward = JsonScore(prompt=PROMPT, sampling=Sampling(temperature=0.0, max_tokens=48), unreadable=0.0)
     recipe = replace(
         recipe,
         name="scored_sums",

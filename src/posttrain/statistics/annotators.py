@@ -124,6 +124,24 @@ def _newton(x_NK: Array, y_N: Array, given_N: Array, start_K: Array, ridge_K: Ar
     return b_K
 
 
+def connected(comparisons: Sequence[Comparison], items: int) -> list[int]:
+    """[I] the part that each item is in: a chain of comparisons connects the items of a part, and no others.
+
+    Merits of items in different parts are on scales of their own; only the prior relates them.
+    """
+    root = list(range(items))
+
+    def of(item: int) -> int:
+        while root[item] != item:
+            root[item] = root[root[item]]
+            item = root[item]
+        return item
+
+    for j in comparisons:
+        root[of(j.first)] = of(j.second)
+    return [of(item) for item in range(items)]
+
+
 def kappa(labels: Sequence[tuple[Hashable, Hashable]]) -> float | None:
     """Cohen's kappa of two annotators' labels of the same things; None where chance alone agrees always."""
     if not labels:

@@ -66,3 +66,13 @@ def test_bad_data_are_refused(tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").write_text(json.dumps({"prompt": "p", "chosen": "a", "rejected": "b"}) + "\n")
     with pytest.raises(UserError, match="where a name is needed"):
         Annotators(tasks=Files(path=str(tmp_path / "none.jsonl"))).examine()
+
+
+def test_unconnected_comparisons_are_reported(tmp_path: Path) -> None:
+    pairs = [("a", "b"), ("c", "d")]
+    rows = [{"prompt": "p", "chosen": x, "rejected": y, "annotator": n} for n in "mn" for x, y in pairs]
+    (tmp_path / "loose.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = Annotators(tasks=Files(path=str(tmp_path / "loose.jsonl"))).examine()
+    assert found.values["unconnected"] == ["p"]
+    assert any("1 prompts have answers that no chain of comparisons connects" in line for line in found.lines)
+    assert any("compare answers of different parts" in line for line in found.lines)

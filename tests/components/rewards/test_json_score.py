@@ -89,10 +89,10 @@ def test_equal_responses_are_asked_about_once_and_scored_alike() -> None:
 
 def test_a_reply_without_a_score_has_the_value_of_the_setting_or_is_an_error() -> None:
     writer = Writer({"a": "no idea"})
-    (score,) = score_all(JsonScore(prompt=PLAIN), attempt("a", TASK), context=context(writer))
+    (score,) = score_all(JsonScore(prompt=PLAIN, unreadable=0.0), attempt("a", TASK), context=context(writer))
     assert score.value == 0.0 and score.status == "wrong" and score.parts["unreadable"].value == 1.0
-    (score,) = score_all(JsonScore(prompt=PLAIN, unreadable=None), attempt("a", TASK), context=context(writer))
-    assert score.status == "error"
+    (score,) = score_all(JsonScore(prompt=PLAIN), attempt("a", TASK), context=context(writer))
+    assert score.status == "error" and score.parts["unreadable"].value == 1.0
     (score,) = score_all(JsonScore(prompt=PLAIN), attempt("a", TASK), context=context(Writer({"a": None})))
     assert score.status == "error" and "endpoint" in score.explanation
 

@@ -1,4 +1,5 @@
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,6 +102,19 @@ def test_the_judge_sees_question_answer_and_the_completion_between_marks() -> No
     mark = content[begin + 9 : begin + 25]
     assert content[begin:].startswith(f"<<<BEGIN {mark}>>>\n{text}\n<<<END {mark}>>>"), "as it was written, not filled"
     assert mark not in text and end > begin
+
+
+def test_a_long_completion_is_cut_at_its_end_and_counted() -> None:
+    scores, writer = scored(Judge(longest=4), "Score: 5", "Score: 5", texts=["1234", "12345"])
+    assert [score.parts["cut"].value for score in scores] == [0.0, 1.0]
+    assert "1234\n" in writer.asked[1][0]["content"] and "12345" not in writer.asked[1][0]["content"]
+
+
+def test_each_verdict_has_the_digest_of_its_prompt() -> None:
+    (one,), _ = scored(Judge(), "Score: 5")
+    (other,), _ = scored(Judge(template="Rate {completion}."), "Score: 5")
+    found = [re.search(r"\(prompt ([0-9a-f]{8})\)", score.explanation) for score in (one, other)]
+    assert found[0] and found[1] and found[0][1] != found[1][1]
 
 
 def test_a_base_model_is_asked_by_text_as_is() -> None:

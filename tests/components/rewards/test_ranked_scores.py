@@ -70,14 +70,20 @@ def scored(principle: str, *texts: str, step: int = 0, judge: Longest | None = N
 
 
 def test_one_call_scores_a_group_and_the_principle_reverses_it() -> None:
-    assert scored("long", "a", "bb", "ccc") == [4.0, 5.0, 6.0]
-    assert scored("short", "a", "bb", "ccc") == [2.0, 1.0, 0.0]
+    assert scored("long", "a", "bb") == [4.0, 5.0]
+    assert scored("short", "a", "bb") == [2.0, 1.0]
+
+
+def test_a_score_off_the_scale_is_an_error_and_never_clipped() -> None:
+    for principle, text, number in (("short", "ccc", "0"), ("long", "ccc", "6")):
+        first, second = scored(principle, "a", text)
+        assert isinstance(first, float) and f"the judge's score {number} is not from 1 to 5" in str(second)
 
 
 def test_the_order_is_drawn_anew() -> None:
     judges = [Longest() for _ in range(8)]
     for step, judge in enumerate(judges):
-        assert scored("long", "a", "bb", "ccc", step=step, judge=judge) == [4.0, 5.0, 6.0]
+        assert scored("long", "a", "bb", step=step, judge=judge) == [4.0, 5.0]
     assert len({judge.prompts[0] for judge in judges}) > 1
 
 

@@ -43,6 +43,20 @@ def test_the_whole_sequence_is_scored() -> None:
     assert low.explanation == "the role 'reward' gives 2"
 
 
+def test_a_model_reads_the_text_in_its_own_tokens() -> None:
+    class Adding(SumOfIds):
+        async def score(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> float:
+            return float(token_ids.sum())
+
+    rollout, own = written(900, 901, text="ab"), Adding("reward")
+    (score,) = score_all(RewardModel(own_tokens=True), rollout, context=RewardContext(samplers={"reward": own}))
+    prompt = rollout.task.prompt
+    assert score.value == own.encode(prompt).sum() + own.encode_completion(prompt, "ab").sum()
+    turns = replace(rollout, segments=(*rollout.segments, rollout.segments[1]))
+    with pytest.raises(UserError, match=r"this rollout has images or several turns.*leave own_tokens out"):
+        score_all(RewardModel(own_tokens=True), turns, context=CONTEXT)
+
+
 def test_length_is_taken_off_by_character() -> None:
     (score,) = score_all(RewardModel(length_penalty=0.1), written(9, text="abcde"), context=CONTEXT)
     assert score.value == pytest.approx(10 - 0.5)

@@ -32,7 +32,7 @@ from posttrain.component import frozen, nearest
 from posttrain.components.diagnostics import Diagnostic, Finding, Subject
 from posttrain.components.tasks import Tasks
 from posttrain.errors import UserError
-from posttrain.statistics.annotators import Comparison, Merits, alpha, kappa, merits
+from posttrain.statistics.annotators import Comparison, Merits, alpha, connected, kappa, merits
 from posttrain.statistics.logistic import regress
 from posttrain.types import Preference, Task
 
@@ -62,6 +62,7 @@ class Annotators(Diagnostic):
             "alpha": alpha(list(read.units.values())),
             "annotators": rows,
             "merits": _ranked(read, fitted),
+            "unconnected": _unconnected(read),
         }
         return Finding(values=values, lines=_lines(values))
 
@@ -152,6 +153,15 @@ def _first(task: Task, pair: Preference) -> Any:
     return pair.fields.get("first", task.fields.get("first"))
 
 
+def _unconnected(read: _Read) -> list[str]:
+    """Prompts with answers that no chain of comparisons connects."""
+    part = connected(read.comparisons, len(read.items))
+    parts: dict[str, set[int]] = defaultdict(set)
+    for (prompt, _), number in read.items.items():
+        parts[prompt].add(part[number])
+    return [prompt for prompt, own in parts.items() if len(own) > 1]
+
+
 def _ranked(read: _Read, fitted: Merits) -> list[dict[str, Any]]:
     """Answers by prompt, the best first."""
     by_prompt: dict[str, list[tuple[float, str]]] = defaultdict(list)
@@ -167,6 +177,12 @@ def _lines(values: Mapping[str, Any]) -> list[str]:
     """A line of each annotator."""
     whole = "" if values["alpha"] is None else f"; Krippendorff's alpha {values['alpha']:.2f}"
     lines = [f"{values['comparisons']} comparisons of {values['answers']} answers{whole}"]
+    if loose := values["unconnected"]:
+        lines.append(
+            f"{len(loose)} prompts have answers that no chain of comparisons connects, the first is {loose[0]!r:.60}; "
+            "their merits are known within each part only, so that a ranking of all is the prior's: compare answers of "
+            "different parts"
+        )
     for name, row in values["annotators"].items():
         cells = [f"{row['comparisons']} comparisons"]
         for part in ("scale", "offset"):

@@ -107,6 +107,11 @@ class Reward(Component):
             part.check(tasks)
 
     @property
+    def judges(self) -> frozenset[str]:
+        """Roles that are asked for verdicts on texts: a policy that has one judges itself."""
+        return frozenset(role for part in self.wrapped.values() for role in part.judges)
+
+    @property
     def fingerprint(self) -> Mapping[str, str]:
         """SHA-256 of each of the user's files that compute scores, by path, for the record of a run."""
         return {file: digest for part in self.wrapped.values() for file, digest in part.fingerprint.items()}
@@ -150,6 +155,11 @@ async def scored(group: Group, reward: Reward, context: RewardContext) -> Group:
     scores = dict(zip(valid, await reward.score(valid_group, context) if valid else (), strict=True))
     trajectories = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
     return replace(group, trajectories=tuple(trajectories))
+
+
+def counted(holds: bool) -> Score:
+    """A part whose mean is the share of the rollouts that it holds of."""
+    return Score(value=float(holds), status="ok")
 
 
 def failure(explanation: str, *, answer: str | None = None, parts: Mapping[str, Score] | None = None) -> Score:

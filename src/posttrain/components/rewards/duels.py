@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -55,7 +55,7 @@ class Duels(Reward):
 
     role: str = "judge"
     """The judge's role."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, first and second (the rollouts, between marks), and raw_first and raw_second
     without marks, for judges that were trained on another format."""
     parser: Literal["last_letter", "after_thinking", "strength"] = "last_letter"
@@ -83,6 +83,11 @@ class Duels(Reward):
     def roles(self) -> frozenset[str]:
         """The judge."""
         return frozenset({self.role})
+
+    @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare every two rollouts, concurrently."""
@@ -113,7 +118,7 @@ class Duels(Reward):
             parts[f"against_{other.sample}"] = Score(value=margin, status=status)
         value = sum(part.value for part in parts.values()) / len(rollouts)
         better = sum(part.value > 0 for part in parts.values())
-        explanation = f"preferred to {better} of {len(parts)} others by the role '{self.role}'"
+        explanation = f"preferred to {better} of {len(parts)} others by {asked(self.role, self.template)}"
         if ties:
             explanation += f"; {ties} replies had no verdict"
         return Score(value=value, status="ok" if value > 0 else "wrong", explanation=explanation, parts=parts)

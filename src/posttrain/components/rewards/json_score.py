@@ -4,9 +4,10 @@ Source: arXiv:2506.05748, abstract: a frozen model with one line of rubric, JSON
 gives the reward of PPO. The reward is (score - low) / (high - low), at the last token. The judge answers greedily, so
 equal responses of a group are scored once. Its prompt and the rules of reading are `datasets/judge_prompts`.
 
-A reply without a score has the value `unreadable`, and is counted; once more than `most_unreadable` of the rollouts of
-a stage of reinforcement have such a reply, it stops. ``reward/unreadable`` and ``reward/highest`` in the metrics are
-the shares of replies without a score and with the highest one: where all have it, there is nothing to learn from.
+A reply without a score is an error, or has the value `unreadable`, and is counted in both cases; once more than
+`most_unreadable` of the rollouts of a stage of reinforcement have such a reply, it stops. ``reward/unreadable`` and
+``reward/highest`` in the metrics are the shares of replies without a score and with the highest one: where all have it,
+there is nothing to learn from.
 
 With `constrained` a judge can write nothing but an object with a reason of at most that many bytes and a whole number
 of the scale. For a local one ``reward/own_form`` is then the mean probability that it would have written the form
@@ -20,14 +21,16 @@ Differs: nothing of the rules of scores, failures and bounds is published; they 
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.datasets.judge_prompts import JudgePrompt
+from posttrain.datasets.templates import shortened
 from posttrain.engines import Sampling, Watch, Writer
 from posttrain.engines._forms import Fixed, Form, Free, OneOf, Part
 from posttrain.errors import AlarmStop, NoAnswer, UserError
@@ -49,10 +52,12 @@ class JsonScore(Reward):
     """Rubric, demonstrations, scale."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=256)
     """How the reply is sampled."""
-    unreadable: Share | None = 0.0
-    """Value of a response without a score; None makes it an error."""
+    unreadable: Share | None = None
+    """Value of a response without a score, as 0 in the paper; None makes it an error. It is counted in both cases."""
     most_unreadable: Share = 0.05
     """Share of rollouts without a score above which a stage of reinforcement stops, once it has 100."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     constrained: Annotated[int, Field(ge=0, le=2000)] | None = None
     """Most bytes of a reason, where the form is enforced; 0 has no reason. None samples freely."""
     correct_at: Share = 0.5
@@ -63,6 +68,11 @@ class JsonScore(Reward):
         """The judge."""
         return frozenset({self.role})
 
+    @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask about every different response. Raises `AlarmStop` where too many replies have no score."""
         writer = context.sampler(self.role, self.kind)
@@ -71,11 +81,12 @@ class JsonScore(Reward):
                 f"constrained is set, and the engine of the role '{self.role}' takes no masks; name a model that is "
                 "loaded here or an endpoint, or leave constrained out"
             )
-        texts = [trajectory.completion for trajectory in group]
+        shorter = [shortened(trajectory.completion, self.longest) for trajectory in group]
+        texts = [text for text, _ in shorter]
         asked = list(dict.fromkeys(texts))
         found = await asyncio.gather(*(self._score(group.trajectories[0].task, text, writer) for text in asked))
         by_text = dict(zip(asked, found, strict=True))
-        scores = [by_text[text] for text in texts]
+        scores = [replace(by_text[text], parts={**by_text[text].parts, "cut": counted(cut)}) for text, cut in shorter]
         if context.learning:
             self._count(context, [score for score in scores if "unreadable" in score.parts])
         return scores

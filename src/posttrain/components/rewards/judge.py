@@ -14,13 +14,14 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of, shortened
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -49,7 +50,7 @@ class Judge(Reward):
 
     role: str = "judge"
     """The judge's role."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt template. Placeholders: question, answer (the task's), completion between marks, and raw_completion
     without marks, for judges that were trained on another format."""
     label: str = "Score"
@@ -60,6 +61,8 @@ class Judge(Reward):
     """Replies per completion, whose verdicts are averaged. The explanation counts those without a verdict."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=512)
     """How each reply is sampled; several need a temperature."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     chat: bool = True
     """Whether the prompt is a chat message, or text to be continued."""
     correct_at: float = Field(default=0.5, allow_inf_nan=False)
@@ -93,6 +96,11 @@ class Judge(Reward):
         """The judge."""
         return frozenset({self.role})
 
+    @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Request a verdict on every trajectory, concurrently."""
         writer = context.sampler(self.role, self.kind)
@@ -103,7 +111,7 @@ class Judge(Reward):
         task = trajectory.task
         if task.answer is None and "answer" in places(self.template):
             return failure("the judge's template shows the reference answer, and the task has none")
-        text = trajectory.completion
+        text, cut = shortened(trajectory.completion, self.longest)
         values = {"question": question_of(task), "answer": task.answer or "", "raw_completion": text}
         request = fill(self.template, {**values, "completion": marked(text)})
         prompt = (Message(role="user", content=request),) if self.chat else request
@@ -115,10 +123,11 @@ class Judge(Reward):
         if not scored:
             return failure(f"the judge's reply has no verdict: {shown(replies[0], 200)}")
         value = sum(scored) / len(scored)
-        explanation = f"reply of the role '{self.role}': {shown(replies[0], 200)}"
+        explanation = f"reply of {asked(self.role, self.template)}: {shown(replies[0], 200)}"
         if len(replies) > 1:
             explanation += f" ({len(scored)} of {len(replies)} replies have a verdict)"
-        return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation)
+        status: Literal["ok", "wrong"] = "ok" if value >= self.correct_at else "wrong"
+        return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})
 
     def _read(self, reply: str) -> float | None:
         """The value of the last verdict in a reply; None without one, or for one outside the scale."""

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -48,7 +48,7 @@ class Listwise(Reward):
     """The judge's role."""
     principle: str = "The better response is more correct and more helpful."
     """What makes a response better, for tasks without a field ``principle``."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: principle, question, responses."""
     raw: bool = False
     """Whether responses are shown in one line without marks, for judges that were trained on that."""
@@ -56,6 +56,8 @@ class Listwise(Reward):
     """How the reply is sampled."""
     chat: bool = True
     """Whether the prompt is a chat message, or text to be continued."""
+    scale: tuple[float, float] = (1.0, 5.0)
+    """The lowest and the highest score; a number outside them is an error."""
     correct_at: Annotated[float, Field(allow_inf_nan=False)] = 4.0
     """Smallest score that counts as correct, for the record only."""
 
@@ -71,6 +73,11 @@ class Listwise(Reward):
     def roles(self) -> frozenset[str]:
         """The judge."""
         return frozenset({self.role})
+
+    @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Ask once, and give each rollout its score."""
@@ -99,5 +106,8 @@ class Listwise(Reward):
     def _score(self, value: float | None, reply: str) -> Score:
         if value is None:
             return failure(f"the judge's reply has no score of it: {shown(reply, 200)}")
-        explanation = f"the role '{self.role}' gives {value:g}"
+        low, high = self.scale
+        if not low <= value <= high:
+            return failure(f"the judge's score {value:g} is not from {low:g} to {high:g}: {shown(reply, 200)}")
+        explanation = f"{asked(self.role, self.template)} gives {value:g}"
         return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation)

@@ -8,21 +8,23 @@ names the better one by a letter. With l the log-probability of a letter, and av
 
 At an endpoint the letters are looked up in its likeliest first tokens (``top_logprobs``).
 
-Differs: all pairs of rollouts are compared, where the authors suggest a tournament for large groups.
+Differs: all pairs of rollouts are compared, where the authors suggest a tournament for large groups. Responses stand
+between marks, where the published form has none.
 """
 
 import asyncio
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import marked
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.datasets.templates import asked, marked, shortened
 from posttrain.engines import Labelling, Sampler, next_logp
-from posttrain.errors import NoAnswer
+from posttrain.errors import NoAnswer, UserError
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
@@ -37,14 +39,21 @@ class PreferenceModel(Reward):
     """Role of the language model that compares."""
     temperature: PositiveFloat = 1.0
     """T: a higher temperature gives probabilities closer to one half."""
-    marks: bool = False
-    """Whether both responses stand between marks that they cannot contain, for a model that was not trained on the
-    published form: without marks a response can write what separates it from the other."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
+    marks: bool = True
+    """Whether both responses stand between marks that they cannot contain. Without marks a response can write what
+    separates it from the other: for a model that was trained on the published form."""
 
     @property
     def roles(self) -> frozenset[str]:
         """The model that compares."""
         return frozenset({self.role})
+
+    @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
 
     @property
     def needs(self) -> frozenset[Signal]:
@@ -66,18 +75,21 @@ class PreferenceModel(Reward):
             first_NN[i, j] = probability
         better_NN = (first_NN + 1.0 - first_NN.T) / 2
         values = (better_NN.sum(1) - 0.5) / (count - 1) if count > 1 else np.full(count, 0.5)
-        return [self._score(float(value), count) for value in values]
+        return [self._score(t, float(value), count) for t, value in zip(group, values, strict=True)]
 
-    def _score(self, value: float, count: int) -> Score:
+    def _score(self, trajectory: Trajectory, value: float, count: int) -> Score:
         """The score of a mean probability, NaN where a comparison has no answer."""
         if np.isnan(value):
             return failure(f"the endpoint of role '{self.role}' names no letter in a comparison with this rollout")
-        explanation = f"the role '{self.role}' prefers it to {value:.0%} of {count - 1} others"
-        return Score(value=value, status="ok" if value >= 0.5 else "wrong", explanation=explanation)
+        explanation = f"{asked(self.role, QUESTION, str(self.marks))} prefers it to {value:.0%} of {count - 1} others"
+        _, cut = shortened(trajectory.completion, self.longest)
+        status: Literal["ok", "wrong"] = "ok" if value >= 0.5 else "wrong"
+        return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})
 
     async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
         """Probability that the model prefers the first of two responses, shown in this order; NaN without an answer."""
-        one, other = (marked(t.completion) if self.marks else t.completion for t in (first, second))
+        texts = (shortened(t.completion, self.longest)[0] for t in (first, second))
+        one, other = (marked(text) if self.marks else text for text in texts)
         text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
         prompt = (Message(role="user", content=text),)
         if isinstance(sampler, Labelling):
@@ -86,9 +98,20 @@ class PreferenceModel(Reward):
             except NoAnswer:
                 return float("nan")
         else:
-            letters = [int(sampler.encode(letter)[-1]) for letter in "AB"]
+            letters = [self._letter(letter, sampler) for letter in "AB"]
             logp_a, logp_b = await next_logp(sampler, sampler.encode(prompt), letters)
         return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
+
+    def _letter(self, letter: str, sampler: Sampler) -> int:
+        """The token of a letter. Raises `UserError` for one of several tokens."""
+        ids = sampler.encode(letter)[len(sampler.encode("")) :]
+        if len(ids) != 1:
+            raise UserError(
+                f"the letter '{letter}' is {len(ids)} tokens of the model in the role '{self.role}', and a comparison "
+                "reads the log-probability of one: the first of several is also that of other words. Take a model "
+                "whose vocabulary has the letters A and B, or the reward principle_logit, whose words may be longer"
+            )
+        return int(ids[0])
 
 
 def prompt_text(task: Task) -> str:

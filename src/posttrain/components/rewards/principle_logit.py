@@ -17,15 +17,15 @@ each group in any case.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveFloat, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of, shortened
 from posttrain.engines import Labelling, Sampler, next_logp
 from posttrain.errors import NoAnswer
 from posttrain.signals import Signal, logp_of
@@ -53,8 +53,10 @@ class PrincipleLogit(Reward):
     """The principle of tasks that have none."""
     bound: bool = True
     """Whether the principle of a task comes first; without it, `principle` is that of all tasks."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, principle, and response (between marks) or raw_response."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     chat: bool = True
     """Whether the prompt is a chat message, or text to be continued."""
     words: tuple[str, str] = ("Yes", "No")
@@ -78,6 +80,11 @@ class PrincipleLogit(Reward):
         return frozenset({self.role})
 
     @property
+    def judges(self) -> frozenset[str]:
+        """The judge."""
+        return self.roles
+
+    @property
     def needs(self) -> frozenset[Signal]:
         """Log-probabilities of the words."""
         return frozenset({logp_of(self.role)})
@@ -95,13 +102,13 @@ class PrincipleLogit(Reward):
     async def _score(self, trajectory: Trajectory, sampler: Sampler) -> Score:
         own = trajectory.task.fields.get("principle") if self.bound else None
         principle = own if isinstance(own, str) and own.strip() else self.principle
-        text = trajectory.completion
+        text, cut = shortened(trajectory.completion, self.longest)
         values = {"question": question_of(trajectory.task), "response": marked(text), "raw_response": text}
         request = fill(self.template, {**values, "principle": principle})
         prompt = (Message(role="user", content=request),) if self.chat else request
         if isinstance(sampler, Labelling):
             try:
-                return self._valued(principle, *await sampler.label_logp(prompt, self.words))
+                return self._valued(principle, cut, *await sampler.label_logp(prompt, self.words))
             except NoAnswer as error:
                 return failure(str(error))
         ids = sampler.encode(prompt)
@@ -112,13 +119,14 @@ class PrincipleLogit(Reward):
         else:
             found = await asyncio.gather(*(sampler.logp(np.append(ids, word)) for word in words))
             yes, no = (float(np.sum(logp[-len(word) :])) for logp, word in zip(found, words, strict=True))
-        return self._valued(principle, yes, no)
+        return self._valued(principle, cut, yes, no)
 
-    def _valued(self, principle: str, yes: float, no: float) -> Score:
+    def _valued(self, principle: str, cut: bool, yes: float, no: float) -> Score:
         """The score of two log-probabilities."""
         value = yes - no
         if not np.isfinite(value):
             return failure(f"the role '{self.role}' gives log-probabilities of {yes} and {no}")
         value = value if self.clip is None else float(np.clip(value, -self.clip, self.clip))
-        explanation = f"'{principle}': log-odds {value:.3g} by the role '{self.role}'"
-        return Score(value=value, status="ok" if value > 0 else "wrong", explanation=explanation)
+        explanation = f"'{principle}': log-odds {value:.3g} by {asked(self.role, self.template)}"
+        status: Literal["ok", "wrong"] = "ok" if value > 0 else "wrong"
+        return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})

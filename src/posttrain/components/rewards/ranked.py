@@ -30,7 +30,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.keys import digest
-from posttrain.datasets.templates import fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -53,7 +53,7 @@ class Ranked(Reward):
     """The black-box model; None takes the scores of another reward."""
     of: Reward | None = None
     """The reward that ranks without a model, and that decides which rollouts are correct."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """The prompt. Placeholders: demonstrations, question, answers."""
     static: tuple[str, ...] = ()
     """Demonstrations that always come first."""
@@ -101,8 +101,9 @@ class Ranked(Reward):
 
     def _score(self, value: float, own: Score | None, agreed: float) -> Score:
         status = own.status if own is not None and own.status != "error" else "ok" if value == 1.0 else "wrong"
+        by = "" if self.role is None else f", by {asked(self.role, self.template)}"
         parts = {"agreement": Score(value=agreed, status="ok")}
-        return Score(value=value, status=status, explanation=f"rank {value:.2f}, from 1 for the best", parts=parts)
+        return Score(value=value, status=status, explanation=f"rank {value:.2f}, from 1 for the best{by}", parts=parts)
 
     async def _by_role(self, group: Group, texts: Sequence[str], context: RewardContext) -> list[int] | str:
         """Places of the texts, the best first, or why there is no ranking."""

@@ -25,7 +25,7 @@ from pydantic import Field
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.datasets.coding_preferences import RUBRICS
-from posttrain.datasets.templates import fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer, TaskFault
 from posttrain.grading.extraction import shown
@@ -58,7 +58,7 @@ class RatedTogether(Reward):
     """The judge."""
     of: Reward | None = None
     """The reward that rates in the judge's place."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """The prompt. Placeholders: rubric, question, answers."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=1024)
     """How the judge replies."""
@@ -118,7 +118,11 @@ class RatedTogether(Reward):
         if rating is None:
             return failure(f"the judge rates it N/A, {shown_as}")
         right = rating >= self.correct_at
-        return Score(value=float(rating), status="ok" if right else "wrong", explanation=f"rated {rating}, {shown_as}")
+        return Score(
+            value=float(rating),
+            status="ok" if right else "wrong",
+            explanation=f"rated {rating} by {asked(self.role, self.template)}, {shown_as}",
+        )
 
 
 def read_blocks(reply: str, count: int) -> list[int | None] | None:

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.datasets.references import SEPARATOR, compared, without_thoughts
 from posttrain.datasets.templates import question_of
 from posttrain.engines import Sampler
@@ -86,6 +86,7 @@ class ReferencedModel(Reward):
             value=output,
             status="ok" if output >= self.correct_at else "wrong",
             explanation=f"the role '{self.role}' gives {output:.4g}",
+            parts={"cut": counted(made.cut)},
         )
 
 

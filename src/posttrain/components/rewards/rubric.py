@@ -21,7 +21,7 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer, TaskFault, UserError
 from posttrain.types import Group, Message, Score, Task, Trajectory
@@ -42,7 +42,7 @@ class Rubric(Reward):
     """Field of a task with its criteria."""
     role: str | None = None
     """The judge of criteria without ``words``; None has no judge."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """The judge's prompt. Placeholders: question, completion (between marks), criterion."""
     tries: Annotated[int, Field(ge=1, le=100)] = 10
     """Replies that are sampled at most until one has yes or no."""
@@ -88,11 +88,13 @@ class Rubric(Reward):
         possible = sum(max(row["points"], 0.0) for row in criteria)
         reached = sum(row["points"] for row, one in zip(criteria, met, strict=True) if one)
         value = reached / possible if possible else 0.0
+        read = self.role is not None and any(not row["words"] for row in criteria)
+        by = f"; by {asked(str(self.role), self.template)}" if read else ""
         listed = ", ".join(row["text"] for row, one in zip(criteria, met, strict=True) if one) or "none"
         return Score(
             value=value,
             status="ok" if value >= self.correct_at else "wrong",
-            explanation=f"{reached:g} of {possible:g} points: {listed[:200]}",
+            explanation=f"{reached:g} of {possible:g} points: {listed[:200]}{by}",
         )
 
     async def _met(self, row: Mapping[str, Any], trajectory: Trajectory, writer: Writer | None) -> bool | str:

@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
 from posttrain.errors import UserError
 from posttrain.grading.feedback import agreed, entries
 from posttrain.types import Task
@@ -33,7 +33,7 @@ class FeedbackItems(Tasks):
 
     tasks: Tasks
     """The source: tasks with a demonstration, and feedback on it."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, principle, and response (between marks) or raw_response."""
     evidence: Annotated[float, Field(ge=0.0, le=100.0)] = 60.0
     """A quotation must match the annotator's text by more than this; 0 requires none."""

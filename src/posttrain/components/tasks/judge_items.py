@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.keys import digest
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
 from posttrain.errors import UserError
 from posttrain.types import Preference, Task
 
@@ -40,7 +40,7 @@ class JudgeItems(Tasks):
 
     tasks: Tasks
     """The source; at least one task must have preferences."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, first and second (the candidates), and marked_first and marked_second, between
     marks that they cannot contain, for a judge that follows instructions."""
     label: Literal["letter", "sentence", "strength"] = "letter"

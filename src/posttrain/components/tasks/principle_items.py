@@ -17,7 +17,7 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
 from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
-from posttrain.datasets.templates import fill
+from posttrain.datasets.templates import Template, fill
 from posttrain.types import Task
 
 TEMPLATE = "{question}\na: {first}\nb: {second}\n{principle}?"
@@ -33,7 +33,7 @@ class PrincipleItems(Tasks):
     """Number of tasks."""
     seed: NonNegativeInt = 0
     """Which replies are drawn."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, first, second, principle."""
 
     def load(self) -> Sequence[Task]:

@@ -20,7 +20,7 @@ from pydantic import NonNegativeInt, field_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import check_places, fill, marked, question_of
+from posttrain.datasets.templates import Template, check_places, fill, marked, question_of
 from posttrain.errors import UserError
 from posttrain.types import Task
 
@@ -34,7 +34,7 @@ class RankingItems(Tasks):
 
     tasks: Tasks
     """The source, with the fields principle, candidates and gold."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: principle, question, responses."""
     marks: bool = False
     """Whether candidates stand between marks that they cannot contain, for a judge that follows instructions."""

@@ -9,7 +9,7 @@ faults. The principle that a prompt is bound to is drawn; the policy does not se
 
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, PositiveInt
 
@@ -23,8 +23,6 @@ from posttrain.types import Task
 
 PRINCIPLES = ("polite", "short")
 NAMES = ("kim", "ann", "bob", "eve", "sam")
-STREAM: Final = 0.15
-"""Part of the name of the annotators' draws."""
 
 
 @frozen
@@ -39,6 +37,8 @@ class ReviewedReplies(Tasks):
     """Which replies are drawn."""
     annotators: Annotators = ()
     """Who writes feedback on each reply; without any there is none."""
+    draws: str = "0.15"
+    """Name of the annotators' draws: with another one they err elsewhere in the same replies."""
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
@@ -55,7 +55,7 @@ class ReviewedReplies(Tasks):
     def _task(self, drawn: tuple[str, bool, bool, str, str]) -> Task:
         name, polite, short, who, principle = drawn
         reply = f"{'please ' if polite else ''}see {who}{'' if short else ' or ask at the desk'}"
-        rng = Random(f"reviewed_replies:{self.seed}:{drawn}:{STREAM}")
+        rng = Random(f"reviewed_replies:{self.seed}:{drawn}:{self.draws}")
         true = {"polite": polite, "short": short}
         feedback = [_written(annotator, true, f" {reply}", rng) for annotator in self.annotators]
         return Task(

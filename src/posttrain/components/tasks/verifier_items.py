@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
 from posttrain.errors import UserError
 from posttrain.grading.sentences import KEYS
 from posttrain.types import Task
@@ -33,7 +33,7 @@ class VerifierItems(Tasks):
 
     tasks: Tasks
     """The source; its tasks have an answer and rated completions."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Prompt. Placeholders: question, answer (the reference) and response."""
     marks: bool = False
     """Whether the response stands between marks that it cannot contain, for a verifier that follows instructions."""

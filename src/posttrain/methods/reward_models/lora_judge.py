@@ -59,7 +59,7 @@ def lora_judge(recipe: Recipe | None = None) -> Recipe:
     """A change to PPO: a judge that scores in JSON learns by an adapter of rank 16 from pairs, and is the reward."""
     recipe = keep_verifier(ppo(recipe or scored_sums()))
     stage = rl_of(recipe)
-    reward = stage.reward if isinstance(stage.reward, JsonScore) else JsonScore()
+    reward = stage.reward if isinstance(stage.reward, JsonScore) else JsonScore(unreadable=0.0)
     judge = SFT(
         objective=Likelihood(),
         reducer=Tokens(),
