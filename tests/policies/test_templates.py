@@ -1,5 +1,6 @@
 """Chat templates are pure functions that take little, or they are refused."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -70,3 +71,10 @@ def test_nothing_that_differs_from_process_to_process_is_written(source: str) ->
 def test_its_own_words_are_given_in_a_line() -> None:
     with pytest.raises(UserError, match=r"refuses these messages: no \\x1b\[31mtools here$"):
         render("{{ raise_exception('no \x1b[31mtools\nhere') }}")
+
+
+def test_one_that_was_used_goes_to_another_process() -> None:
+    """As samplers of a cluster get it."""
+    template = ChatTemplate("{{ messages[0].content }}", "mine", "2026-01-01", seconds=2)
+    values = {"messages": [{"role": "user", "content": "hello"}]}
+    assert template.render(values) == "hello" == pickle.loads(pickle.dumps(template)).render(values)

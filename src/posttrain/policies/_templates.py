@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -33,6 +34,10 @@ class ChatTemplate:
         self._process: subprocess.Popen[str] | None = None
         self._owner = 0
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        """Another process that gets this template starts a process of its own for it."""
+        return partial(ChatTemplate, seconds=self._seconds), (self._source, self._where, self._today)
 
     def render(self, values: Mapping[str, Any]) -> str:
         """The text that the template makes. Raises `UserError` where it is broken, refuses, or takes too much."""
