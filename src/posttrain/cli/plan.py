@@ -1,4 +1,7 @@
-"""Plan a budget for annotation, or where a step is best executed on many GPUs.
+"""Plan a budget for annotation, or how a step is executed on several processes or many GPUs.
+
+With cluster=ray: seconds of a step by phase, idle shares and memory of each kind of process, and up to three faster
+placements with as many processes, from short runs on this machine.
 
 With budget=: how many demonstrations and preference pairs it buys, share by share.
 
@@ -13,6 +16,7 @@ needs.
     posttrain plan budget=2000 costs=1:3 --grid
     posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
     posttrain plan ppo model=FOLDER gpus=16:h100 prompt=512
+    posttrain plan grpo cluster=ray cluster.samplers=2 cluster.learners=2 learner.micro_batch_tokens=256
 """
 
 from collections.abc import Mapping
@@ -42,6 +46,9 @@ def command(words: tuple[str, ...], runs: bool, seeds: int, jobs: int, out: Path
     given = {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
     if "gpus" in given and "budget" not in given:
         _place(named, given, as_json)
+        return
+    if "cluster" in given and "budget" not in given:
+        _forecast(named, given, as_json)
         return
     if "budget" not in given:
         raise UserError("there is no budget; write budget=2000, or several: budget=100,400")
@@ -112,6 +119,46 @@ def _place(named: list[str], given: dict[str, str], as_json: bool) -> None:
         return
     print_plans(found)
     click.echo("estimated from data sheets, not measured")
+
+
+def _forecast(named: list[str], given: dict[str, str], as_json: bool) -> None:
+    """Prints what a step takes on samplers and learners."""
+    from posttrain.cluster.ray import Ray
+    from posttrain.errors import UserError
+    from posttrain.recipes.files import find_recipe
+    from posttrain.runs.forecasting import better, forecast, profile
+
+    if len(named) != 1:
+        raise UserError(f"a plan is for one recipe, got {len(named)}: {', '.join(named) or 'none'}")
+    recipe = find_recipe(named[0], [f"{path}={value}" for path, value in given.items()])
+    cluster = recipe.cluster
+    if not isinstance(cluster, Ray) or cluster.sharding != "none" or cluster.scorers:
+        raise UserError(
+            "plans from runs on this machine are for cluster=ray with samplers and learners that have whole models; "
+            "posttrain cluster profile and posttrain cluster plan place calls on named processes"
+        )
+    lag = int(getattr(recipe.schedule, "steps", 0))
+    click.echo("measuring four short runs", err=True)
+    found = profile(recipe)
+    asked = forecast(found, cluster.samplers, cluster.learners, lag)
+    others = better(found, asked)
+    if as_json:
+        print_json({"asked": asked.plain(), "better": [own.plain() for own in others]})
+        return
+    rows = [
+        [
+            title,
+            str(own.samplers),
+            str(own.learners),
+            f"{own.seconds:.3f}",
+            ", ".join(f"{name} {value:.3f}" for name, value in own.phases.items()),
+            own.bottleneck,
+            ", ".join(f"{name} {value:.0%}" for name, value in own.idle.items()),
+            ", ".join(f"{name} {value >> 20}" for name, value in own.memory.items()),
+        ]
+        for title, own in [("asked", asked), *((f"faster {i}", own) for i, own in enumerate(others, start=1))]
+    ]
+    print_table(["", "samplers", "learners", "s a step", "phases, s", "longest", "idle", "MiB of each"], rows)
 
 
 def _print_splits(found: Any, as_json: bool) -> None:

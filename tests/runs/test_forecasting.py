@@ -1,0 +1,91 @@
+"""Plans of samplers and learners follow from four profiles."""
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.policies.folder import new_folder
+from posttrain.recipes.files import find_recipe
+from posttrain.runs.forecasting import Profile, Seen, better, forecast, profile
+
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
+
+MB = 1_000_000
+ALONE = Seen(sample=4.0, learn=6.0, total=10.5, tokens=800.0, weights=0.0, peaks={"own": 900 * MB})
+FOUND = Profile(
+    alone=ALONE,
+    half=replace(ALONE, sample=2.5, learn=3.5, total=6.2, tokens=400.0),
+    busy=replace(ALONE, sample=5.0, learn=7.5, total=13.0),
+    shared=replace(
+        ALONE, sample=4.2, learn=4.65, total=9.35, peaks={"own": 1000 * MB, "sampler": 500 * MB, "learner": 700 * MB}
+    ),
+    prompts=8,
+    batches=8,
+    weights=100 * MB,
+    decoding=100 * MB,
+    cores=2,
+)
+"""Prompts take 3/8 s each beside 1 s, micro-batches 5/8 s beside 1 s; what is busy together is slower by a quarter;
+requests take .2 s, an exchange of gradients .13125 s."""
+
+
+def test_one_process_is_what_was_measured() -> None:
+    found = forecast(FOUND, 0, 1, 0)
+    assert found.seconds == 10.5 and found.memory == {"own": 900 * MB} and found.bottleneck == "learn"
+
+
+def test_a_sampler_of_its_own_costs_its_requests() -> None:
+    found = forecast(FOUND, 1, 1, 0)
+    assert found.seconds == pytest.approx(4.2 + 6.0 + 0.5)
+    assert found.idle == pytest.approx({"own": 1 - 6.5 / 10.7, "sampler": 1 - 4.2 / 10.7})
+    assert found.memory == {"own": 800 * MB, "sampler": 500 * MB}, "without what an exchange takes"
+
+
+def test_two_learners_have_half_of_the_rounds_and_exchange_after_each() -> None:
+    assert forecast(FOUND, 1, 2, 0).phases["learn"] == pytest.approx(4.65), "as it was measured"
+    assert forecast(FOUND, 1, 3, 0).phases["learn"] == pytest.approx(1 + 3 * 0.625 * 1.25 * 1.5 + 3 * 0.13125 * 1.5)
+
+
+def test_two_samplers_have_half_of_the_prompts_and_are_slower_together() -> None:
+    assert forecast(FOUND, 2, 1, 0).phases["sample"] == pytest.approx((1 + 4 * 0.375) * 1.25 + 0.2)
+    assert forecast(FOUND, 4, 1, 0).phases["sample"] == pytest.approx((1 + 2 * 0.375) * 1.25 * 2 + 0.2)
+
+
+def test_sampled_ahead_a_step_is_the_longer_of_both() -> None:
+    found = forecast(FOUND, 1, 1, 1)
+    assert found.seconds == pytest.approx(6.5 + 4.2 * 0.25), "learning is slower while it is sampled beside"
+    assert found.memory["sampler"] == (500 + 2 * 300) * MB, "two versions, with a form for decoding and a buffer each"
+    assert found.memory["own"] == (800 + 2 * 100) * MB
+    crowded = forecast(FOUND, 2, 2, 1)
+    work = (crowded.phases["sample"] * 1.25 + (crowded.phases["learn"] + 0.5) * 1.25) * 2 / 2
+    assert crowded.seconds == pytest.approx(work), "two cores have the work of four processes"
+
+
+def test_better_placements_are_faster_and_no_larger() -> None:
+    asked = forecast(FOUND, 2, 2, 0)
+    for own in better(FOUND, asked):
+        assert own.seconds < asked.seconds and own.processes <= 4
+    assert [(own.samplers, own.learners) for own in better(FOUND, forecast(FOUND, 1, 1, 0))] == []
+    assert better(FOUND, forecast(FOUND, 3, 1, 0))[0].plain()["bottleneck"] in ("sample", "learn")
+
+
+def test_what_cannot_be_shared_has_no_plan() -> None:
+    with pytest.raises(UserError, match=r"two prompts or more and learner\.micro_batch_tokens"):
+        profile(find_recipe("grpo", ["cluster=ray"]))
+    with pytest.raises(UserError, match="samples from a model that is there"):
+        profile(find_recipe("sft", []))
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_profile_is_measured(tmp_path: Path) -> None:
+    folder = new_folder(tmp_path / "tiny", layers=1, width=16, heads=2, kv_heads=1, context=256)
+    size = ["prompts=2", "rollout.n=2", "rollout.sampling.max_tokens=8", "evaluation.holdout=2", "threads=1"]
+    recipe = find_recipe("grpo", [*size, f"model={folder}", "learner.micro_batch_tokens=64", "filters={}"])
+    found = profile(recipe, steps=2)
+    assert found.alone.total >= found.alone.sample + found.alone.learn > 0 < found.half.total
+    assert set(found.shared.peaks) == {"own", "sampler", "learner"} and found.shared.peaks["sampler"] > 100 * MB
+    assert forecast(found, 1, 2, 0).seconds > 0
