@@ -79,7 +79,7 @@ def recipe_of(size: str, dtype: str, lengths: str, folder: Path) -> Recipe:
 
 
 def placed(recipe: Recipe, samplers: int, learners: int, lag: int) -> Recipe:
-    """The recipe on so many processes."""
+    """The recipe on its samplers and learners."""
     if lag:
         from posttrain.components.timetables.lagged import Lagged
 

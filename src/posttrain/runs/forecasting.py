@@ -1,6 +1,6 @@
 """Seconds of a step and memory of each process for numbers of samplers and learners, from short runs on this machine.
 
-Four profiles are measured: one process alone, one with half of the prompts, two at the same time (what a core is worth
+Four profiles are measured: one process alone, one with half of the prompts, two at the same time (how slow a core is
 when others are busy too), and one sampler with two learners. Steps of other numbers of processes, alternating or
 sampled ahead, follow from these:
 
@@ -28,7 +28,6 @@ from typing import Any, Final
 
 from posttrain.cluster.local import Local
 from posttrain.cluster.ray import Ray
-from posttrain.components.timetables.in_turn import InTurn
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.profiling import measured
@@ -128,7 +127,7 @@ def profile(recipe: Recipe, steps: int = STEPS) -> Profile:
             "a plan of samplers and learners is of a stage that samples from a model that is there, with two prompts "
             "or more and learner.micro_batch_tokens, by which learners share a step"
         )
-    bare = replace(recipe, cluster=Local(), schedule=InTurn())
+    bare = replace(recipe, cluster=Local(), schedule=Recipe.schedule)  # the default: alternating
     fewer: Any = replace(given, prompts=given.prompts // 2)
     ray = Ray(samplers=1, learners=2, cpus=0.25, store_mb=getattr(recipe.cluster, "store_mb", 256))
     alone = _each([bare], steps)[0]
