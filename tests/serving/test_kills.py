@@ -120,3 +120,62 @@ def test_runs_share_answers_on_request_and_state_what_they_cost(small: Small, tm
     assert cost(runs[0]) == {**tokens, "cost": pytest.approx((720 * 2 + 180 * 4) / 1e6)}
     assert cost(runs[1]) == {"answers": 36, **dict.fromkeys([*tokens][1:], 0), "cost": 0.0}
     assert cost(runs[2]) == {**tokens, "cost": None}
+
+
+def hangs(handler: faulty.Handler, asked: faulty.Asked) -> None:
+    """Never answers one request in twelve, whatever is tried."""
+    (faulty.silence(3.0) if sum(map(ord, json.dumps(asked))) % 12 == 0 else opinion)(handler, asked)
+
+
+def refuses() -> faulty.Behaviour:
+    """Refuses every third request, once each."""
+    seen = Counter[str]()
+
+    def behave(handler: faulty.Handler, asked: faulty.Asked) -> None:
+        name = json.dumps(asked, sort_keys=True)
+        with handler.server.lock:
+            seen[name] += 1
+            first = seen[name] == 1 and len(seen) % 3 == 0
+        (faulty.status(429, Retry_After="0.02") if first else opinion)(handler, asked)
+
+    return behave
+
+
+def exchanged() -> faulty.Behaviour:
+    """Another model answers from the 13th request on."""
+    count = [0]
+
+    def behave(handler: faulty.Handler, asked: faulty.Asked) -> None:
+        with handler.server.lock:
+            count[0] += 1
+            other = count[0] > 12
+        handler.send(200, faulty.completion(asked, "Score: 9")) if other else opinion(handler, asked)
+
+    return behave
+
+
+FAULTS: dict[str, tuple[Callable[[], faulty.Behaviour], list[str], int, str]] = {
+    "hangs": (lambda: hangs, ["timeout_seconds=0.1", "verdict_seconds=0.4"], 0, ""),
+    "429": (refuses, ["concurrency=8"], 0, "refused"),
+    "garbage": (lambda: faulty.garbage("<html>"), ["retries=1"], 3, "rollouts of this step could not be scored"),
+    "cut": (lambda: faulty.truncated, ["retries=1"], 3, "rollouts of this step could not be scored"),
+    "empty": (lambda: faulty.garbage(""), ["retries=1"], 3, "rollouts of this step could not be scored"),
+    "drift": (exchanged, ["canaries={items: 4, every: 12, most: 0.5}"], 3, "canary items otherwise than at first"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_of_the_table_in_a_whole_run(
+    fault: str, small: Small, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make, settings, code, said = FAULTS[fault]
+    with FaultyServer(usual=make()).running() as server:
+        own = [f"models.judge.endpoint.{setting}" for setting in settings]
+        run = new(override(scored(small, server), own), tmp_path)
+        assert main(["resume", str(run)]) == code
+    steps = len((run / "metrics.jsonl").read_text().splitlines())
+    assert steps == 3 if code == 0 else steps < 3, "no step is learned from where the run stops"
+    if code:
+        assert said in capfd.readouterr().err
+    else:
+        assert said in (run / "events.jsonl").read_text()
