@@ -11,7 +11,9 @@ from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.budgets import SHARES, read_costs, read_numbers, splits
 from posttrain.recipes.files import find_recipe
+from posttrain.runs import forecasting
 from posttrain.runs.grid import best, check_amounts, with_enough
+from tests.runs.test_forecasting import FOUND
 
 
 def planned(capfd: pytest.CaptureFixture[str], *words: str, code: int = 0) -> Any:
@@ -92,3 +94,17 @@ def test_a_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert all(find_recipe(str(run)).models["policy"].source == str(model) for run in runs)
     assert planned(capfd, *words, *small) == found
     assert len(list(Path("g").glob("*/seed_0/*"))) == 2 * len(runs), "a run and its plan each"
+
+
+def test_a_plan_of_samplers_states_phases_memory_and_what_is_faster(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecasting, "profile", lambda recipe: FOUND)
+    words = ["grpo", "cluster=ray", "cluster.samplers=3", "learner.micro_batch_tokens=64"]
+    found = planned(capfd, *words)
+    assert found["asked"]["bottleneck"] == "learn" and found["asked"]["processes"] == 4
+    assert all(own["seconds"] < found["asked"]["seconds"] for own in found["better"]) and len(found["better"]) == 3
+    assert main(["plan", *words]) == 0
+    assert "faster 3" in capfd.readouterr().out
+    assert main(["plan", *words, "cluster.sharding=fsdp"]) == 2
+    assert "whole models" in capfd.readouterr().err

@@ -36,6 +36,10 @@ STEPS: Final = 6
 """Of each profile; the first is not counted."""
 MOST: Final = 4
 """Samplers or learners of the placements that are tried."""
+EXCHANGED: Final = 11
+"""Bytes of a weight that an exchange of gradients takes in the run's own process: measured."""
+ARRIVAL: Final = 5 / 3
+"""Copies of the weights that the first arrival of a model takes besides, and later copies find free: measured."""
 OWN, SAMPLER, LEARNER = "own", "sampler", "learner"
 
 
@@ -74,8 +78,10 @@ class Profile:
     prompts: int
     batches: int
     """Micro-batches of a step."""
+    parameters: int
+    """Of the policy."""
     weights: int
-    """Bytes of the policy."""
+    """Bytes of these."""
     decoding: int
     """Bytes of its copy for decoding."""
     cores: int
@@ -140,6 +146,7 @@ def profile(recipe: Recipe, steps: int = STEPS) -> Profile:
         shared=_each([replace(bare, cluster=ray)], steps)[0],
         prompts=given.prompts,
         batches=max(1, -int(-alone.tokens // given.learner.micro_batch_tokens)),
+        parameters=size.parameters,
         weights=copied,
         decoding=copied,
         cores=len(os.sched_getaffinity(0)),
@@ -278,17 +285,13 @@ def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
     versions = lag + 1 if lag else 0  # beside the copy that answers held-out tasks
     found = {
         OWN: shared[OWN] + versions * of.weights,
-        SAMPLER: shared[SAMPLER] + versions * (2 * of.weights + of.decoding),
+        SAMPLER: shared[SAMPLER] + versions * (2 * of.weights + of.decoding) - bool(lag) * int(ARRIVAL * of.weights),
     }
     if learners > 1:
         found[LEARNER] = shared[LEARNER]
     else:
-        found[OWN] -= EXCHANGED * of.weights
+        found[OWN] -= EXCHANGED * of.parameters
     return found
-
-
-EXCHANGED: Final = 2
-"""Copies of the weights that an exchange of gradients takes in the run's own process."""
 
 
 def better(of: Profile, than: Forecast, most: int = 3) -> list[Forecast]:
