@@ -1,9 +1,11 @@
 """Schedules worked out by hand, and what a quota bounds and does not bound."""
 
+import math
+
 import numpy as np
 import pytest
 
-from posttrain.cluster.planning.streams import Machines, lagged, streaming
+from posttrain.cluster.planning.streams import Failures, Machines, lagged, streaming
 
 
 def test_alternating_takes_the_sum_of_its_parts() -> None:
@@ -87,3 +89,40 @@ def test_more_quota_is_faster_and_staler() -> None:
         stale.append(float(np.mean(found.staleness)))
     assert ends == sorted(ends, reverse=True) and ends[2] < 0.5 * ends[0]
     assert stale == sorted(stale) and stale[0] == 0.0
+
+
+class Stated(Failures):
+    """Failures at times that are stated, by node."""
+
+    def __init__(self, times: dict[int, list[float]], back: float) -> None:
+        super().__init__(places=1, every=1.0, back=back)
+        self._stated = times
+
+    def _times(self, node: int, until: float) -> list[float]:
+        return [*self._stated.get(node, []), math.inf]
+
+
+def test_samples_of_a_node_that_fails_are_sampled_again_elsewhere() -> None:
+    machines = Machines(places=2, train=1.0)
+    alone = lagged([[4.0, 4.0]], machines, 0)
+    assert alone == [5.0]
+    lost = lagged([[4.0, 4.0]], machines, 0, failures=Stated({1: [3.0]}, back=2.0))
+    assert lost == [9.0], "lost at 3, again on the place that is free at 4"
+    back = lagged([[4.0, 4.0]], machines, 0, failures=Stated({1: [1.0]}, back=1.0))
+    assert back == [7.0], "lost at 1, again on the node that is back at 2"
+    idle = lagged([[1.0], [3.0, 3.0]], machines, 0, failures=Stated({1: [1.5]}, back=2.0))
+    assert idle == [2.0, 7.5], "it failed without a sample, and is there from 3.5 on"
+
+
+def test_rare_failures_cost_little_and_overlapping_hides_none_of_the_law() -> None:
+    draws = np.random.default_rng(0)
+    work = np.minimum(draws.lognormal(-0.5, 1.0, (20, 64)), 8.0).tolist()
+    machines = Machines(places=64, train=1.0)
+
+    def took(every: float, lag: int) -> float:
+        failures = Failures(places=8, every=every, back=5.0, seed=1)
+        return lagged(work, machines, lag, overlapped=lag > 0, failures=failures)[-1]
+
+    for lag in (0, 1):
+        whole = lagged(work, machines, lag, overlapped=lag > 0)[-1]
+        assert took(1e12, lag) == whole < took(100.0, lag) < took(10.0, lag)

@@ -12,8 +12,11 @@ Differs: a sample keeps the weights that it began with; samples of a group are s
 """
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 Work = Sequence[Sequence[float]]
 """Seconds of each sample, by step."""
@@ -33,13 +36,63 @@ class Machines:
     """Seconds in which the samplers load them and do nothing else."""
 
 
-def lagged(work: Work, machines: Machines, lag: int, *, overlapped: bool = False) -> list[float]:
+class Failures:
+    """When nodes of samplers fail: at random, each after a time with an exponential distribution."""
+
+    def __init__(self, *, places: int, every: float, back: float, seed: int = 0) -> None:
+        """`places` of a node, mean seconds until it fails, seconds until it is back."""
+        self.places, self._every, self._back, self._seed = places, every, back, seed
+        self._drawn: dict[int, tuple[np.random.Generator, list[float]]] = {}
+
+    def _times(self, node: int, until: float) -> list[float]:
+        """When a node fails, from the start to some time later than `until`."""
+        if node not in self._drawn:
+            self._drawn[node] = np.random.default_rng((self._seed, node)), []
+        draws, times = self._drawn[node]
+        while not times or times[-1] <= until:
+            times.append((times[-1] + self._back if times else 0.0) + float(draws.exponential(self._every)))
+        return times
+
+    def up(self, place: int, when: float) -> float:
+        """The first time from `when` on at which the node of a place is there."""
+        before = [time for time in self._times(place // self.places, when) if time <= when]
+        return max(when, before[-1] + self._back) if before else when
+
+    def next(self, place: int, when: float) -> float:
+        """The first time after `when` at which it fails."""
+        return next(time for time in self._times(place // self.places, when) if time > when)
+
+    def back(self, lost: float) -> float:
+        """When a node that failed is there again."""
+        return lost + self._back
+
+
+def _sampled(free: list[tuple[float, int]], seconds: float, begin: float, failures: Failures | None) -> float:
+    """When a sample has ended that may start at `begin`; one whose node fails starts again on another place."""
+    while True:
+        when, place = heapq.heappop(free)
+        start = max(when, begin)
+        lost = math.inf
+        if failures is not None:
+            start = failures.up(place, start)
+            lost = failures.next(place, start)
+        if start + seconds <= lost:
+            heapq.heappush(free, (start + seconds, place))
+            return start + seconds
+        assert failures is not None, "only these are lost"
+        heapq.heappush(free, (failures.back(lost), place))
+        begin = lost
+
+
+def lagged(
+    work: Work, machines: Machines, lag: int, *, overlapped: bool = False, failures: Failures | None = None
+) -> list[float]:
     """When each step has been learned from: step s is sampled with the weights of step s - 1 - lag.
 
     `lag` 0 alternates. `overlapped` gives places that a step leaves free to the next one, while its long samples go
-    on; then samplers hold several versions.
+    on; then samplers hold several versions. With `failures` samples of a node that fails are sampled again.
     """
-    free = [0.0] * machines.places
+    free = [(0.0, place) for place in range(machines.places)]
     sampled, trained = list[float](), list[float]()
     for step, samples in enumerate(work):
         version = step - 1 - lag
@@ -49,9 +102,7 @@ def lagged(work: Work, machines: Machines, lag: int, *, overlapped: bool = False
         begin += machines.load if version >= 0 else 0.0
         end = begin
         for seconds in samples:
-            start = max(heapq.heappop(free), begin)
-            heapq.heappush(free, start + seconds)
-            end = max(end, start + seconds)
+            end = max(end, _sampled(free, seconds, begin, failures))
         sampled.append(end)
         trained.append(max([end, *trained[-1:]]) + machines.train)
     return trained
