@@ -122,9 +122,17 @@ def test_runs_share_answers_on_request_and_state_what_they_cost(small: Small, tm
     assert cost(runs[2]) == {**tokens, "cost": None}
 
 
-def hangs(handler: faulty.Handler, asked: faulty.Asked) -> None:
-    """Never answers one request in twelve, whatever is tried."""
-    (faulty.silence(3.0) if sum(map(ord, json.dumps(asked))) % 12 == 0 else opinion)(handler, asked)
+def hangs() -> faulty.Behaviour:
+    """Never answers the first request, however often it is sent, and all others at once."""
+    first: list[str] = []
+
+    def behave(handler: faulty.Handler, asked: faulty.Asked) -> None:
+        name = json.dumps(asked, sort_keys=True)
+        with handler.server.lock:
+            first.extend([] if first else [name])
+        (faulty.silence(3.0) if name == first[0] else opinion)(handler, asked)
+
+    return behave
 
 
 def refuses() -> faulty.Behaviour:
@@ -155,7 +163,7 @@ def exchanged() -> faulty.Behaviour:
 
 
 FAULTS: dict[str, tuple[Callable[[], faulty.Behaviour], list[str], int, str]] = {
-    "hangs": (lambda: hangs, ["timeout_seconds=0.1", "verdict_seconds=0.4"], 0, ""),
+    "hangs": (hangs, ["timeout_seconds=0.1", "verdict_seconds=0.4"], 0, ""),
     "429": (refuses, ["concurrency=8"], 0, "refused"),
     "garbage": (lambda: faulty.garbage("<html>"), ["retries=1"], 3, "rollouts of this step could not be scored"),
     "cut": (lambda: faulty.truncated, ["retries=1"], 3, "rollouts of this step could not be scored"),
@@ -173,8 +181,9 @@ def test_each_fault_of_the_table_in_a_whole_run(
         own = [f"models.judge.endpoint.{setting}" for setting in settings]
         run = new(override(scored(small, server), own), tmp_path)
         assert main(["resume", str(run)]) == code
-    steps = len((run / "metrics.jsonl").read_text().splitlines())
-    assert steps == 3 if code == 0 else steps < 3, "no step is learned from where the run stops"
+    steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert len(steps) == 3 if code == 0 else len(steps) < 3, "no step is learned from where the run stops"
+    assert (sum(step["grader_errors"] for step in steps) > 0) == (fault == "hangs"), "others go on"
     if code:
         assert said in capfd.readouterr().err
     else:
