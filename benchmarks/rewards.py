@@ -4,11 +4,12 @@
     python -m benchmarks.rewards refactored --attack 2000 --write rewards.json
 
 Every reward has generated tasks. Of each task the demonstration is correct; wrong are the demonstration of another task
-whose answer differs, half of the demonstration, the prompt, and nothing. Reported are correct completions that are not
-accepted and wrong ones that are, each with a 95 % interval (Wilson), the mean reward of each kind of text, that of the
-demonstration written twice, which is neither, and of texts by which a reward could be deceived; what the search of
-`posttrain audit --attack` finds on five tasks; completions a second, the first call left out; and the memory of this
-process and its workers beyond what it had before, in MiB.
+whose answer differs, half of the demonstration, the prompt, and nothing. Suites are instead drawn, and right or wrong
+as running them in this process says. Reported are correct completions that are not accepted and wrong ones that are,
+each with a 95 % interval (Wilson), the mean reward of each kind of text, that of the demonstration written twice, which
+is neither, and of texts by which a reward could be deceived; what the search of `posttrain audit --attack` finds on
+five tasks; completions a second, the first call left out; and the memory of this process and its workers beyond what it
+had before, in MiB.
 """
 
 import argparse
@@ -17,13 +18,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks._suite_cases import suites_of
 from posttrain.audit.attack import attacked
 from posttrain.audit.auditing import Settings
 from posttrain.components.rewards import Reward, RewardContext
@@ -58,6 +60,7 @@ CASES = 1000
 ATTACKED = 5
 """Tasks that are searched."""
 Texts = Callable[[Task], Mapping[str, str]]
+Drawn = Callable[[Task], Iterable[tuple[bool, str]]]
 
 
 def _none(task: Task) -> Mapping[str, str]:
@@ -97,6 +100,8 @@ class Subject:
     cheats: Texts = _none
     size: int = CASES // 5
     """Tasks that are scored; five texts of each."""
+    drawn: Drawn | None = None
+    """More texts of a task, each with whether it is right; those of `WRONG` do not count then."""
 
 
 @dataclass
@@ -131,7 +136,7 @@ def subjects() -> dict[str, Subject]:
             Refactored(execution=True, weakest=tier), Refactorings(size=200), _functions, size=125
         ),
         "reranked": Subject(Reranked(), Passages(size=200, noise=0.0)),
-        "suite": Subject(Suite(weakest=tier), Suites(size=60, faults=4, inputs=100), size=60),
+        "suite": Subject(Suite(weakest=tier), Suites(size=60, inputs=500), size=60, drawn=suites_of),
         "text_similarity": Subject(TextSimilarity(), CodeLines(size=200)),
         "tool_calls": Subject(ToolCalls(), ToolRequests(size=200, right=1.0)),
         "translated": Subject(Translated(), Ciphers(size=200)),
@@ -180,6 +185,8 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
         for place, task in enumerate(tasks)
         for kind, text in texts_of(task, tasks[place + 1 :] + tasks[:place], subject.cheats)
     ]
+    if subject.drawn is not None:
+        cases += [(f"drawn, {right}", task, text) for task in tasks for right, text in subject.drawn(task)]
     scored(reward, [(task, text) for _, task, text in cases[:8]])  # workers and sandboxes start
     start = time.perf_counter()
     scores = scored(reward, [(task, text) for _, task, text in cases])
@@ -190,9 +197,10 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
     for (kind, _, _), score in zip(cases, scores, strict=True):
         by_kind.setdefault(kind, []).append(score)
     row.values = {kind: round(float(np.mean([s.value for s in own])), 4) for kind, own in by_kind.items()}
-    gold = by_kind["demonstration"]
+    gold = by_kind["demonstration"] + by_kind.get("drawn, True", [])
     row.false_negatives = share(sum(score.status != "ok" for score in gold), len(gold))
-    wrong = [score for kind in WRONG for score in by_kind.get(kind, [])]
+    kinds = ("drawn, False",) if subject.drawn is not None else WRONG
+    wrong = [score for kind in kinds for score in by_kind.get(kind, [])]
     row.false_positives = share(sum(score.status == "ok" for score in wrong), len(wrong))
     if budget:
         found, counts = attacked(reward, tasks[:ATTACKED], Settings(), budget=budget, seed=0, oracle=None)
