@@ -5,7 +5,7 @@
 
 Every reward has generated tasks. Of each task the demonstration is correct; wrong are the demonstration of another task
 whose answer differs, half of the demonstration, the prompt, and nothing. Suites are instead drawn, and right or wrong
-as running them in this process says. Reported are correct completions that are not accepted and wrong ones that are,
+as running them in this process decides. Reported are correct completions that are not accepted and wrong ones that are,
 each with a 95 % interval (Wilson), the mean reward of each kind of text, that of the demonstration written twice, which
 is neither, and of texts by which a reward could be deceived; what the search of `posttrain audit --attack` finds on
 five tasks; completions a second, the first call left out; and the memory of this process and its workers beyond what it

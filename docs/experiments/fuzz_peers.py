@@ -117,7 +117,7 @@ def reached(programs: list[list[str]], inputs: Iterable[list[int]]) -> int:
 
 
 def run(command: list[str], seconds: int = 300, **environment: str) -> None:
-    """Run a command whose exit status says nothing here."""
+    """Run a command whose exit status means nothing here."""
     own = {**os.environ, **environment}
     subprocess.run(command, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=seconds, check=False)
 
