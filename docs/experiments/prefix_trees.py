@@ -16,10 +16,10 @@ from itertools import combinations, product
 
 import numpy as np
 
+from posttrain.components.tasks.prefixes import SPREADS
 from posttrain.statistics.intervals import mean
 
 KINDS, DEPTH, NOISE = 6, 3, 1.0
-SPREADS = {"early": (1.4, 0.8, 0.4), "flat": (1.0, 1.0, 1.0), "late": (0.4, 0.8, 1.4)}
 RESPONSES = list(product(range(KINDS), repeat=DEPTH))
 NODES = {prefix: i for i, prefix in enumerate(r[: d + 1] for r in RESPONSES for d in range(DEPTH))}
 NODES = {prefix: i for i, prefix in enumerate(dict.fromkeys(NODES))}

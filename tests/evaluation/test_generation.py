@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from posttrain.components.annotators.noise import Noise
+from posttrain.components.annotators.reversal import Reversal
 from posttrain.components.search import Found, Search
 from posttrain.components.search.best_of import BestOf
 from posttrain.components.search.tree import Tree
@@ -146,3 +148,20 @@ def test_checked_rollouts_to_imitate() -> None:
     both = [*ROLLOUTS, written("<think>so</think>right", right=True)]
     [row] = Rows(kind="modes").of(TASKS[0], found, both)
     assert (row["mode"], row["demonstrations"]) == ("on", ["<think>so</think>right"])
+
+
+def test_pairs_as_annotators_state_them(tmp_path: Path) -> None:
+    out = tmp_path / "annotated.jsonl"
+    rows = Rows(kind="pairs", annotators=(Reversal(), Noise(spread=0.0)))
+    scored = Scorer({"a\nx": 1.0, "b\ny": 0.0})
+
+    async def find(task: Task) -> tuple[Found, Sequence[Trajectory]]:
+        found = await BestOf(n=3, value_role=None).search(task, {"policy": Lines(SCRIPT)}, scored)
+        return found, found.trajectories
+
+    generate(TASKS[:1], find, rows, out, settings={})
+    wrong, right = (json.loads(line) for line in out.read_text().splitlines())
+    assert (wrong["annotator"], right["annotator"]) == ("reversal", "noise")
+    assert wrong["chosen"] == right["rejected"] == "b\ny" and wrong["rejected"] == right["chosen"] == "a\nx"
+    assert wrong["origin"] == right["origin"][::-1] and wrong["gold_gap"] == -1.0 and wrong["id"] != right["id"]
+    assert {task.preferences[0].annotator for task in Files(path=str(out)).load()} == {"reversal", "noise"}

@@ -10,6 +10,7 @@ continues.
     posttrain generate runs/grpo-1 --as pairs                     # into pairs.jsonl
     posttrain run dpo tasks=pairs.jsonl evaluation.verifier=match
     posttrain generate runs/grpo-1 --rows pairs --pairing first_pit --out pits.jsonl
+    posttrain generate pebble --as pairs --annotators '[noise, [reversal, noise]]' --out annotated.jsonl
 """
 
 import sys
@@ -52,6 +53,10 @@ DEFAULT_SEARCH = "{kind: best_of, n: 8, value_role: null}"
 @click.option(
     "--pairing", help="Rule that makes the pairs of --rows pairs: a kind of `posttrain list pairing`, or YAML."
 )
+@click.option(
+    "--annotators",
+    help="Simulated annotators who state each pair again: a list of `posttrain list annotator`, in YAML.",
+)
 @click.option("--at-least", default=1.0, show_default=True, help="Smallest reward of a demonstration.")
 @click.option(
     "--most", default=1, show_default=True, type=click.IntRange(1), help="Demonstrations or pairs of one task."
@@ -64,6 +69,7 @@ def command(
     value: str | None,
     kind: "Kind",
     pairing: str | None,
+    annotators: str | None,
     at_least: float,
     most: int,
     as_json: bool,
@@ -72,24 +78,31 @@ def command(
     from posttrain.errors import UserError
     from posttrain.evaluation.generation import COUNTS, Rows, generate
     from posttrain.recipes.overrides import to_tree
-    from posttrain.runs.measuring import context_for, pairing_with, read_pairing, read_search, search_with
+    from posttrain.runs.measuring import (
+        context_for,
+        pairing_with,
+        read_annotators,
+        read_pairing,
+        read_search,
+        search_with,
+    )
     from posttrain.stages.prompts import check_prompts
 
-    out = Path(f"{kind}.jsonl") if out is None else out
-    if out.suffix != ".jsonl":
-        raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
-    if not out.absolute().parent.is_dir():
-        raise UserError(f"no folder {out.parent} to write {out.name} into (working in {Path.cwd()}); make it first")
+    out = _checked(Path(f"{kind}.jsonl") if out is None else out)
     if pairing is not None and kind != "pairs":
         raise UserError(f"--pairing {pairing} makes pairs, and --rows is {kind}; write --rows pairs")
+    if annotators is not None and kind not in ("pairs", "shortest"):
+        raise UserError(f"--annotators compare the texts of pairs, and --rows is {kind}; write --rows pairs")
+    people = () if annotators is None else read_annotators(annotators)
     method = read_search(search)
     rule = None if pairing is None else read_pairing(pairing)
     run = context_for(model, changes, method, value)
     policies = run.first_models()
     tasks = run.problems.train
     check_prompts(policies["policy"], tasks, "the tasks")
-    rows = Rows(kind=kind, at_least=at_least, most=most, writer=model)
+    rows = Rows(kind=kind, at_least=at_least, most=most, writer=model, annotators=people)
     settings = {"recipe": to_tree(run.recipe), "search": search, "rows": [kind, at_least, most], "pairing": pairing}
+    settings |= {} if annotators is None else {"annotators": annotators}
     with click.progressbar(length=len(tasks), label="tasks", file=sys.stderr) as bar:
 
         def show(done: Any) -> None:
@@ -105,3 +118,14 @@ def command(
     for reason, count in done.items():
         if reason not in COUNTS:
             click.echo(f"  {count} tasks without a row: {reason}")
+
+
+def _checked(out: Path) -> Path:
+    """The path of the file to write. Raises `UserError` for one that cannot be written."""
+    from posttrain.errors import UserError
+
+    if out.suffix != ".jsonl":
+        raise UserError(f"--out {out}: rows are written as JSON lines; name a file that ends with .jsonl")
+    if not out.absolute().parent.is_dir():
+        raise UserError(f"no folder {out.parent} to write {out.name} into (working in {Path.cwd()}); make it first")
+    return out

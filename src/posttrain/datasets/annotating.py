@@ -29,9 +29,9 @@ def preferences(
     """A preference of each annotator that has one; without annotators the true one, none of equal texts.
 
     Each sees the texts in an order of its own. The fields of a preference are ``first``, which text was shown first
-    (chosen or rejected), and ``gold``, by how much the chosen one is truly better. Its strength is that of the opinion.
-    The draws are a function of `key` and of the annotator's name; with `rng` the order alone is, and opinions are
-    drawn from it.
+    (chosen or rejected), and ``gold_gap``, by how much the chosen one is truly better. Its strength is that of the
+    opinion. The draws are a function of `key` and of the annotator's name; with `rng` the order alone is, and opinions
+    are drawn from it.
     """
     if not annotators:
         return (_preference(compared, compared.gap, None, False),) if compared.gap else ()
@@ -65,7 +65,7 @@ def _preference(compared: Compared, opinion: float, name: str | None, swapped: b
         annotator=name,
         principle=compared.principle,
         aspects={trait: (both[better], both[worse]) for trait, both in compared.traits.items()},
-        fields={**first, "gold": compared.gap if better == 0 else -compared.gap},
+        fields={**first, "gold_gap": compared.gap if better == 0 else -compared.gap},
     )
 
 
@@ -90,7 +90,7 @@ def relabelled(
         number=number,
     )
     found = preferences(compared, annotators, key)
-    kept = {name: value for name, value in pair.fields.items() if name not in ("first", "gold")}
+    kept = {name: value for name, value in pair.fields.items() if name not in ("first", "gold_gap")}
     return tuple(
         replace(
             one,

@@ -17,21 +17,23 @@ import json
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import NonNegativeInt, TypeAdapter
 from typing_extensions import TypedDict
 
+from posttrain.components.annotators import Annotator
 from posttrain.components.pairings import Paired
 from posttrain.components.search import Found
+from posttrain.datasets.annotating import relabelled
 from posttrain.datasets.checked import Use, checked_of, make, reason_of
 from posttrain.datasets.layout import NAMES
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.errors.foreign import guard, read_json
-from posttrain.types import Task, Trajectory
+from posttrain.types import Preference, Task, Trajectory
 
 Kind = Literal["rated", "demonstrations", "pairs", "shortest", "best_of", "modes"]
 Find = Callable[[Task], Awaitable[tuple[Found, Sequence[Trajectory]]]]
@@ -65,6 +67,8 @@ RESERVED = {name.lower() for names in NAMES.values() for name in names} | {
     "strength",
     "annotator",
     "aspects",
+    "first",
+    "gold_gap",
 }
 """Column names with a meaning when the file is read. Fields of a task with such names are not written."""
 
@@ -80,19 +84,31 @@ class Rows:
     """Largest number of demonstrations or pairs per task, all different, the best first."""
     writer: str = "policy"
     """Name of the model that writes, for the origin of what is made of checked rollouts."""
+    annotators: Sequence[Annotator] = ()
+    """Who states each pair again; none has the pairs as they are."""
 
     def made(self, task: Task, paired: Paired) -> list[dict[str, Any]]:
         """The rows of the pairs that a rule made of a task."""
         about = self._about(task)
         return [
             {
-                "id": task.key if len(paired.pairs) == 1 else f"{task.key}/{i}",
+                "id": task.key if len(paired.pairs) == 1 and len(self.annotators) < 2 else f"{task.key}/{i}",
                 **about,
                 "chosen": pair.chosen,
                 "rejected": pair.rejected,
                 **pair.about(),
             }
-            for i, pair in enumerate(paired.pairs)
+            for i, pair in enumerate(self._annotated(task, paired.pairs))
+        ]
+
+    def _annotated(self, task: Task, pairs: Sequence[Preference]) -> Sequence[Preference]:
+        """The pairs as annotators state them."""
+        if not self.annotators:
+            return pairs
+        return [
+            one
+            for i, pair in enumerate(pairs)
+            for one in relabelled(pair, self.annotators, f"generate:{task.key}:{i}", task=task)
         ]
 
     def _about(self, task: Task) -> dict[str, Any]:
@@ -123,6 +139,10 @@ class Rows:
         made = make(checked_of(scored, self.writer), use, most=self.most)
         if made is None:
             return []
+        if made.preferences and self.annotators:
+            origins = (list(made.origin[2 * i : 2 * i + 2]) for i in range(len(made.preferences)))
+            pairs = zip(made.preferences, origins, strict=True)
+            return self.made(task, Paired(pairs=tuple(replace(p, fields={**p.fields, "origin": o}) for p, o in pairs)))
         if made.preferences:
             return [
                 {

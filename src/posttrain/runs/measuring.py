@@ -12,6 +12,7 @@ from posttrain.recipes.differences import spell
 from posttrain.types import Completion, Group, Task, Trajectory
 
 if TYPE_CHECKING:
+    from posttrain.components.annotators import Annotator
     from posttrain.components.pairings import Pairing
     from posttrain.components.search import Found, Search
     from posttrain.engines import Sampler, Sampling
@@ -41,18 +42,31 @@ def read_pairing(text: str) -> "Pairing":
     return _read(Pairing, "--pairing", text)
 
 
+def read_annotators(text: str) -> "Sequence[Annotator]":
+    """The annotators that a list specifies. Raises `UserError` if it specifies none."""
+    from posttrain.components.annotators import Annotators
+
+    found: Sequence[Annotator] = _made(Annotators, "--annotators", text)
+    return found
+
+
 def _read(contract: "type[C]", option: str, text: str) -> "C":
+    made: C = _made(contract, option, text)
+    return made
+
+
+def _made(kind: Any, option: str, text: str) -> Any:
+    """What a text specifies, of a type. Raises `UserError` for anything else."""
     from pydantic import TypeAdapter, ValidationError
 
     from posttrain.recipes.overrides import parse_value
 
     try:
-        made: C = TypeAdapter(contract).validate_python(parse_value(text))
+        return TypeAdapter(kind).validate_python(parse_value(text))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise UserError(f"{option} {text}: {place} {first['msg']}".replace(":  ", ": ")) from None
-    return made
 
 
 def search_models(

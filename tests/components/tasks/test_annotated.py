@@ -45,7 +45,7 @@ def test_each_annotator_states_the_pair_again(tmp_path: Path) -> None:
     assert {p.user for p in task.preferences} == {"kim"}
     assert task.preferences[0].aspects == {"polite": (0, 3), "other": (1, None)}
     assert task.preferences[1].aspects == {"polite": (3, 0), "other": (None, 1)}
-    assert [p.fields["gold"] for p in task.preferences] == [2.0, -2.0, -2.0, -2.0]
+    assert [p.fields["gold_gap"] for p in task.preferences] == [2.0, -2.0, -2.0, -2.0]
 
 
 def test_a_pair_without_a_strength_has_that_of_the_settings(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ from posttrain.components.tasks.planted import Planted
 from posttrain.components.tasks.played import Played
 from posttrain.components.tasks.pleas import Pleas
 from posttrain.components.tasks.policies import Policies
+from posttrain.components.tasks.prefixes import Prefixes
 from posttrain.components.tasks.primed import Primed
 from posttrain.components.tasks.primer import Primer
 from posttrain.components.tasks.principle_items import PrincipleItems
@@ -226,6 +227,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "feedback_items": lambda _: FeedbackItems(tasks=ReviewedReplies(size=60, annotators=REVIEWERS)),
     "scored_documents": lambda _: ScoredDocuments(size=30),
     "reviewed_replies": lambda _: ReviewedReplies(size=30, annotators=REVIEWERS),
+    "prefixes": lambda _: Prefixes(size=30, annotators=(Reversal(),)),
     "traits": lambda _: Traits(size=30, annotators=(Reversal(), Position())),
     "annotated": lambda _: AnnotatedPairs(tasks=WorkedSolutions(size=30), annotators=(Reversal(), Noise())),
     "tastes": lambda _: Tastes(size=30),

@@ -48,7 +48,7 @@ def test_gold_is_the_sum_of_the_weights_and_difficulty_the_margin() -> None:
 def share(tasks: Traits, holds: str) -> float:
     """Share of the preferences that agree with gold, or whose chosen text was shown first, is longer, or own."""
     found = {
-        "gold": lambda pair: pair.fields["gold"] > 0,
+        "gold": lambda pair: pair.fields["gold_gap"] > 0,
         "first": lambda pair: pair.fields["first"] == "chosen",
         "longer": lambda pair: len(pair.chosen) > len(pair.rejected),
         "own": lambda pair: pair.chosen.endswith("~") > pair.rejected.endswith("~"),
@@ -75,7 +75,7 @@ def test_each_fault_changes_what_it_is_about() -> None:
     ):
         one = replace(tasks, annotators=(annotator,))
         assert share(one, more) > 0.3 and share(one, less) == 0.0
-    drifted = [pair.fields["gold"] > 0 for pair in pairs(replace(tasks, annotators=(Drift(to=-1.0, after=60),)))]
+    drifted = [pair.fields["gold_gap"] > 0 for pair in pairs(replace(tasks, annotators=(Drift(to=-1.0, after=60),)))]
     assert all(drifted[:60]) and not any(drifted[-60:])
     whole, some = (len(pairs(replace(tasks, annotators=(one,)))) for one in (Noise(spread=0.0), Missing(rate=0.5)))
     assert 0.35 < some / whole < 0.65

@@ -77,7 +77,7 @@ def _listed(value: Any) -> Any:
         raise PydanticCustomError(
             "annotators",
             "annotators are a list with an entry for each of them, since each has its own faults; got {got}; write "
-            "[noise, {{kind: position, offset: 2}}], or [[position, noise]] for one with two faults",
+            "[noise, {kind: position, offset: 2}], or [[position, noise]] for one with two faults",
             {"got": f"{value!r:.60}"},
         )
     return value
