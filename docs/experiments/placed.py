@@ -1,8 +1,10 @@
 """Plans that runs execute: planned and measured seconds of a step, against the plan that is the same for all calls.
 Sheet of row 281 (arXiv:2406.14088).
 
-    python docs/experiments/placed.py --only 0 --seeds 5
+    python docs/experiments/placed.py --only 0 --seeds 5 --write
     python docs/experiments/placed.py [--steps 5]
+
+``--write`` writes a table for docs/scale.md.
 
 For each configuration (model, number format, recipe, lengths) each call of a step is measured on each mesh of two
 processes, the best placement is searched for, and that one and the best symmetric one are run, one after the other for
@@ -81,6 +83,7 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="*", help="Numbers of configurations.")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="Write docs/measured/cluster/placed.json.")
     arguments = parser.parse_args()
     columns = ["weights", "dtype", "recipe", "lengths"]
     columns += [f"{plan}: {what}" for plan in ("found", "symmetric") for what in ("planned, s", "run, s", "off, %")]
@@ -91,7 +94,17 @@ def main() -> None:
             if arguments.only is None or number in arguments.only:
                 table.append(compared(*configuration, arguments.steps, arguments.seeds, Path(folder)))
                 print(json.dumps([*table[-1], f"load {os.getloadavg()[0]:.1f}"]), flush=True)
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    only = "" if arguments.only is None else f" --only {' '.join(map(str, arguments.only))}"
+    found = {
+        "title": "Plans of calls that runs execute",
+        "command": f"python docs/experiments/placed.py{only} --seeds {arguments.seeds} --write",
+        "tables": [{"columns": columns, "rows": table}],
+    }
+    print(json.dumps(found, indent=1))
+    if arguments.write:
+        to = Path(__file__).parents[1] / "measured" / "cluster"
+        to.mkdir(exist_ok=True)
+        (to / "placed.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
