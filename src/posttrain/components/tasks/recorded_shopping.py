@@ -19,6 +19,7 @@ A file of one's own needs the columns prompt (pages and actions so far) and answ
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Annotated, Final
 
@@ -46,7 +47,19 @@ WORDS: Final = (
 )
 """Texts that are one token each for a model of these tasks."""
 Count = Annotated[int, Field(ge=1, le=5)]
-Drawn = tuple[str, int, int, tuple[tuple[str, ...], ...], int, bool]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """What is wanted, what it may cost and costs, the buttons of each page that is seen, and whether it is shown."""
+
+    wanted: str
+    most: int
+    price: int
+    """0 where no page that is seen has it."""
+    buttons: tuple[tuple[str, ...], ...]
+    shown: bool = field(compare=False)
+    """Whether the demonstration has the recorded action; visits that differ by that alone are one."""
 
 
 @frozen
@@ -70,8 +83,7 @@ class RecordedShopping(Tasks):
         """Pages, number and an example."""
         return describe(f"visits to a shop, {self.pages[0]} to {self.pages[1]} pages (seed {self.seed})", self.load())
 
-    def _draw(self, rng: Random) -> Drawn:
-        """What is wanted, what it may cost and costs, the buttons of each page, pages seen, whether it is shown."""
+    def _draw(self, rng: Random) -> Visit:
         wanted = f"{rng.choice(COLOURS)} {rng.choice(GOODS)}"
         seen = rng.randint(*self.pages)
         most = rng.randint(1, 9)
@@ -88,10 +100,11 @@ class RecordedShopping(Tasks):
             shown = [*own, *more]
             rng.shuffle(shown)
             buttons.append(tuple(shown))
-        return wanted, most, price, tuple(buttons[:seen]), seen, rng.random() < self.right
+        return Visit(wanted, most, price if seen > 2 else 0, tuple(buttons[:seen]), rng.random() < self.right)
 
-    def _task(self, drawn: Drawn) -> Task:
-        wanted, most, price, buttons, seen, shown = drawn
+    def _task(self, visit: Visit) -> Task:
+        wanted, most, price, buttons = visit.wanted, visit.most, visit.price, visit.buttons
+        seen = len(buttons)
         lines = [f"want {wanted} for {most}"]
         for page, names in enumerate(buttons):
             if page:
@@ -99,7 +112,7 @@ class RecordedShopping(Tasks):
             cost = f"price {price}; " if PAGES[page] == "item" else ""
             lines.append(f"{PAGES[page]}: {cost}{'; '.join(names)}")
         action = script(seen - 1, wanted, price <= most)
-        text = json.dumps({"rationale": PAGES[seen - 1], "action": action if shown else {"type": "terminate"}})
+        text = json.dumps({"rationale": PAGES[seen - 1], "action": action if visit.shown else {"type": "terminate"}})
         return Task(
             key="",
             prompt="\n".join(lines) + "\n:",
