@@ -28,6 +28,7 @@ __all__ = [
     "PackedLayout",
     "add_norm",
     "choose",
+    "continued_attention",
     "decode",
     "decode_and_draw",
     "decode_attention",
@@ -176,6 +177,34 @@ def decode_attention(
     given = (query.contiguous(), key.contiguous(), value.contiguous(), keys, values, page_BP)
     sizes = (len(length_B), heads, key.shape[1], width)
     call("decode_attention", query.dtype, *sizes, *given, page_BP.shape[1], length_B, width**-0.5, out)
+
+
+def continued_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    begin: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    page_BP: Tensor,
+    length_B: Tensor,
+) -> Tensor:
+    """[R, H * d] attention of the new tokens of B sequences to themselves and to what pages hold: the bits that
+    `packed_attention` gives for whole sequences.
+
+    query [R, H, d], key and value [R, K, d]; begin, int64 [B + 1], the first rows of the sequences, of which rows
+    beyond the last are 0; keys, values, page_BP and length_B as in `decode_attention`. There is no plain form: check
+    `usable` first.
+    """
+    from posttrain.kernels._cpu import call
+
+    rows, heads, width = query.shape
+    out = query.new_empty(rows, heads * width)
+    out[int(begin[-1]) :] = 0.0
+    given = (query.contiguous(), key.contiguous(), value.contiguous(), keys, values, page_BP)
+    sizes = (len(length_B), heads, key.shape[1], width)
+    call("continued_attention", query.dtype, *sizes, begin, *given, page_BP.shape[1], length_B, width**-0.5, out)
+    return out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

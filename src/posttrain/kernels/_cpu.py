@@ -31,6 +31,7 @@ _ARGUMENTS: Final = {
     "signals_forward": (_N, _N, c_float, *(_P,) * 5, c_int),
     "signals_backward": (_N, _N, c_float, *(_P,) * 5, c_int),
     "decode_attention": (*(_N,) * 4, *(_P,) * 6, _N, _P, c_float, _P, c_int),
+    "continued_attention": (*(_N,) * 4, *(_P,) * 7, _N, _P, c_float, _P, c_int),
     "choose": (_N, _N, *(_P,) * 6, c_int),
     "uniform": (_N, _P, _P, _P),
     "packed_bytes": (_N, _N),

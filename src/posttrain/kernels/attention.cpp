@@ -97,6 +97,12 @@ struct Attended {
             i += each;
         }
     }
+
+    // Take the keys of a page of a cache as tokens `first` ...: `width` times 16 numbers.
+    template <typename T> void put_tile(const T *page, int64_t first, int64_t width) {
+        float *tile = &tiles[first * wide];
+        for (int64_t j = 0; j < width * PAGE; j++) tile[j] = load(page[j]);
+    }
 };
 
 // out[r][16 tokens] = x[r] . tokens, for a tile of rows; in the order of sums of `attend`.
@@ -170,6 +176,51 @@ static inline void give(const float *from, int64_t begin, int64_t count, int64_t
         for (int64_t j = 0; j < width; j++) store(to.row(begin + r)[j], from[r * wide + j] * scale);
 }
 
+// Memory of a thread for a tile of queries.
+struct Scores {
+    Memory<float> q, out, score;
+
+    explicit Scores(int64_t wide) : q(TILE * wide), out(TILE * wide) {}
+};
+
+// The new tokens of a sequence, for one head: queries and outputs, the first row, and where `to_shares` puts what it gives,
+// if anywhere.
+template <typename T> struct Queries {
+    Rows<const T> query;
+    Rows<T> y;
+    int64_t begin;
+    float *sums;
+    int64_t sums_stride;
+};
+
+// Outputs of `own` new tokens after `past` others, for the `group` heads that share a key head; `of` gives each.
+template <typename T, typename Of>
+static inline void attend_to(const Attended &k, const Attended &v, int64_t past, int64_t own, float scale, Scores &desk,
+                             Of of, int64_t group, int64_t width) {
+    int64_t room = up_to(past + own, PAGE), wide = k.wide;
+    at_least(desk.score, TILE * room);
+    float *q = desk.q.data(), *out = desk.out.data(), *score = desk.score.data();
+    for (int64_t g = 0; g < group; g++) {
+        Queries<T> head = of(g);
+        for (int64_t t = 0; t < own; t += TILE) {
+            int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
+            take(head.query, head.begin + t, count, width, wide, scale, q);
+            for (int64_t s = 0; s < seen; s += PAGE) dots(q, &k.tiles[s * wide], wide, &score[s], room);
+            for (int64_t r = 0; r < TILE; r++) {
+                int64_t held = r < count ? past + t + r + 1 : 0;
+                if (held) {
+                    float sum = to_shares(&score[r * room], held);
+                    if (head.sums) head.sums[(t + r) * head.sums_stride] = sum;
+                }
+                int64_t done = up_to(held, PAGE);
+                if (done < seen) std::memset(&score[r * room + done], 0, (seen - done) * sizeof(float));
+            }
+            product(TILE, seen, score, room, 1, v.rows.data(), out, wide, false);
+            give(out, head.begin + t, count, width, wide, 1.0f, head.y);
+        }
+    }
+}
+
 // Every token attends to those before it and to itself. query and y are [R, H, d], key and value [R, K, d]; sums[row, head]
 // is what `to_shares` gives.
 template <typename T>
@@ -180,16 +231,13 @@ static void packed_forward(Layout layout, int64_t heads, int64_t key_heads, int6
 #pragma omp parallel num_threads(threads)
     {
         Attended k(width, false, true), v(width, true, false);
-        int64_t wide = k.wide;
-        Memory<float> q(TILE * wide), out(TILE * wide), score;
+        Scores desk(k.wide);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t item = 0; item < sequences * key_heads; item++) {
             int64_t i = layout.order[item / key_heads], key_head = item % key_heads;
             int64_t begin = layout.begin[i], own = layout.count(i), past = layout.past(i), tokens = past + own;
             if (own == 0) continue;
             Rows<const T> k_rows{key + key_head * width, k_stride}, v_rows{value + key_head * width, k_stride};
-            int64_t room = up_to(tokens, PAGE);
-            at_least(score, TILE * room);
             for (Attended *held : {&k, &v}) {
                 Rows<const T> from = held == &k ? k_rows : v_rows;
                 held->make_room(tokens);
@@ -197,21 +245,46 @@ static void packed_forward(Layout layout, int64_t heads, int64_t key_heads, int6
                 held->put(from, begin, own, past, width);
                 held->end(tokens);
             }
-            for (int64_t head = key_head * group; head < (key_head + 1) * group; head++)
-                for (int64_t t = 0; t < own; t += TILE) {
-                    int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
-                    Rows<const T> q_rows{query + head * width, q_stride};
-                    take(q_rows, begin + t, count, width, wide, scale, q.data());
-                    for (int64_t s = 0; s < seen; s += PAGE) dots(q.data(), &k.tiles[s * wide], wide, &score[s], room);
-                    for (int64_t r = 0; r < TILE; r++) {
-                        int64_t held = r < count ? past + t + r + 1 : 0;
-                        if (held) sums[(begin + t + r) * heads + head] = to_shares(&score[r * room], held);
-                        int64_t done = up_to(held, PAGE);
-                        if (done < seen) std::memset(&score[r * room + done], 0, (seen - done) * sizeof(float));
-                    }
-                    product(TILE, seen, score.data(), room, 1, v.rows.data(), out.data(), wide, false);
-                    give(out.data(), begin + t, count, width, wide, 1.0f, Rows<T>{y + head * width, q_stride});
-                }
+            attend_to<T>(k, v, past, own, scale, desk, [&](int64_t g) {
+                int64_t head = key_head * group + g;
+                return Queries<T>{{query + head * width, q_stride}, {y + head * width, q_stride}, begin,
+                                  sums + begin * heads + head, heads};
+            }, group, width);
+        }
+    }
+}
+
+// Sequences of which a cache holds the first tokens, and whose new ones are laid end to end: rows begin[b] ... begin[b + 1]
+// of sequence b. The same as if the whole sequence were given.
+template <typename T>
+static void continued_attention(int64_t batch, Heads of, const int64_t *begin, const T *query, const T *key,
+                                const T *value, Cache<const T> cache, float scale, T *y, int threads) {
+    int64_t width = of.width, group = of.heads / of.key_heads;
+    int64_t q_stride = of.heads * width, k_stride = of.key_heads * width;
+#pragma omp parallel num_threads(threads)
+    {
+        Attended k(width, false, true), v(width, true, false);
+        Scores desk(k.wide);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t item = 0; item < batch * of.key_heads; item++) {
+            int64_t b = item / of.key_heads, key_head = item % of.key_heads;
+            int64_t first = begin[b], own = begin[b + 1] - first, past = cache.length[b], tokens = past + own;
+            if (own == 0) continue;
+            const int32_t *pages = cache.table + b * cache.table_width;
+            for (Attended *held : {&k, &v}) held->make_room(tokens);
+            for (int64_t t = 0; t < past; t += PAGE) {
+                const T *tile = cache.keys + (pages[t / PAGE] * of.key_heads + key_head) * width * PAGE;
+                k.put_tile(tile, t, width);
+                Rows<const T> rows{cache.values + pages[t / PAGE] * PAGE * k_stride + key_head * width, k_stride};
+                v.put(rows, 0, past - t < PAGE ? past - t : PAGE, t, width);
+            }
+            k.put(Rows<const T>{key + key_head * width, k_stride}, first, own, past, width);
+            v.put(Rows<const T>{value + key_head * width, k_stride}, first, own, past, width);
+            for (Attended *held : {&k, &v}) held->end(tokens);
+            attend_to<T>(k, v, past, own, scale, desk, [&](int64_t g) {
+                int64_t head = key_head * group + g;
+                return Queries<T>{{query + head * width, q_stride}, {y + head * width, q_stride}, first, nullptr, 0};
+            }, group, width);
         }
     }
 }
@@ -311,6 +384,13 @@ static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int
         int threads) {                                                                                                 \
         decode_attention<T>(batch, {heads, key_heads, width}, query, key, value,                                       \
                             {keys, values, table, table_width, length}, scale, y, threads);                            \
+    }                                                                                                                  \
+    extern "C" void continued_attention_##NAME(                                                                        \
+        int64_t batch, int64_t heads, int64_t key_heads, int64_t width, const int64_t *begin, const T *query,          \
+        const T *key, const T *value, const T *keys, const T *values, const int32_t *table, int64_t table_width,       \
+        const int64_t *length, float scale, T *y, int threads) {                                                       \
+        continued_attention<T>(batch, {heads, key_heads, width}, begin, query, key, value,                             \
+                               {keys, values, table, table_width, length}, scale, y, threads);                         \
     }                                                                                                                  \
     extern "C" void packed_forward_##NAME(                                                                             \
         int64_t families, const int64_t *begin, const int64_t *after, const int64_t *family, const int64_t *order,     \

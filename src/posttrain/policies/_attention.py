@@ -133,6 +133,25 @@ class KernelBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class ContinuedBlock:
+    """Sequences of which a cache holds the first tokens, by a kernel on a CPU, as if they were computed whole."""
+
+    cache: KeyValueCache
+    begin: Tensor
+    page_BP: Tensor
+    length_B: Tensor
+    row_T: Tensor | None
+    """The rows of these sequences; None where they are all."""
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Attend to the cache and within the rows that were given."""
+        if self.row_T is not None:
+            query, key, value = (x.index_select(0, self.row_T) for x in (query, key, value))
+        held = self.cache.keys[layer], self.cache.values[layer]
+        return kernels.continued_attention(query, key, value, self.begin, *held, self.page_BP, self.length_B)
+
+
+@dataclass(frozen=True, slots=True)
 class CachedBlock:
     """Sequences whose new tokens attend to everything that their slots hold, the new tokens included."""
 
@@ -255,11 +274,23 @@ class Layout:
 
     def add_packed(self, members: Sequence[int]) -> None:
         """A block for sequences that attend to themselves, by the kernel."""
+        starts, row_T = self.flat(members)
+        self.blocks.append(KernelBlock(PackedLayout.of(starts, [-1] * len(members)), row_T))
+
+    def add_continued(self, members: Sequence[int], cache: KeyValueCache, slots: Sequence[int]) -> None:
+        """A block for sequences that go on after what their slots hold, by the kernel."""
+        starts, row_T = self.flat(members)
+        length_B = torch.from_numpy(cache.lengths[list(slots)])
+        page_BP = torch.from_numpy(cache.table(slots, int(length_B.max())))
+        self.blocks.append(ContinuedBlock(cache, torch.tensor(starts), page_BP, length_B, row_T))
+
+    def flat(self, members: Sequence[int]) -> tuple[list[int], Tensor]:
+        """Where each of some sequences begins among their rows, and these rows; books their place in the output."""
         starts = [0, *accumulate(int(self.length_N[i]) for i in members)]
         row_T = torch.cat([torch.arange(int(self.length_N[i])) + self.start_N[i] for i in members])
         self.place_R[row_T] = self.filled + torch.arange(len(row_T))
         self.filled += len(row_T)
-        self.blocks.append(KernelBlock(PackedLayout.of(starts, [-1] * len(members)), row_T))
+        return starts, row_T
 
     def add_cached(
         self, members: Sequence[int], size: int, attended: int, cache: KeyValueCache, slots: Sequence[int]
@@ -337,10 +368,13 @@ def attend_cached(cache: KeyValueCache, slots: Sequence[int], lengths: Sequence[
     if decoding:
         attended = -(-max(total[i] for i in decoding) // DECODE_STEP) * DECODE_STEP
         layout.add_cached(decoding, 1, attended, cache, [slots[i] for i in decoding])
+    going_on = [i for i, p in enumerate(past) if p > 0 and lengths[i] > 1]
+    if going_on and cache.for_kernel:
+        layout.add_continued(going_on, cache, [slots[i] for i in going_on])
+        going_on = []
     longer: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for i, p in enumerate(past):
-        if p > 0 and lengths[i] > 1:
-            longer[padded_length(lengths[i]), -(-total[i] // DECODE_STEP) * DECODE_STEP].append(i)
+    for i in going_on:
+        longer[padded_length(lengths[i]), -(-total[i] // DECODE_STEP) * DECODE_STEP].append(i)
     for (size, attended), same in longer.items():
         layout.add_cached(same, size, attended, cache, [slots[i] for i in same])
     slot_T = np.repeat(np.array(slots), lengths)
