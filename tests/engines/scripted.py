@@ -31,6 +31,9 @@ class ScriptedCache:
     def lengths(self) -> list[int]:
         return [len(tokens) for tokens in self.tokens]
 
+    def close(self) -> None:
+        self.tokens = []
+
     def release(self, slot: int) -> None:
         self.tokens[slot] = ()
 

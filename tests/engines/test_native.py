@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from posttrain.engines import Counters, Engine, Sampling
 from posttrain.engines._continuous import ContinuousServer
+from posttrain.engines._passes import passes
 from posttrain.engines._random import key_of, uniform
 from posttrain.engines._scheduler import Scheduler
-from posttrain.engines._slots import passes
 from posttrain.engines.native import Native
 from tests.engines.scripted import (
     END,

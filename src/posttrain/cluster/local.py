@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from posttrain.cluster import Cluster, Result
 from posttrain.component import frozen
-from posttrain.engines import Elsewhere, Engine, Server
+from posttrain.engines import Elsewhere, Engine, Server, Timed
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -19,12 +19,15 @@ class Here:
     def __init__(self, engine: Engine, seed: int) -> None:
         self._engine, self._seed = engine, seed
         self._elsewhere: dict[int, Elsewhere] = {}
+        self._timed: dict[int, Timed] = {}
 
     def serve(self, policy: "Policy") -> Server:
         """The engine, in this process."""
         server = self._engine.serve(policy, self._seed)
         if isinstance(server, Elsewhere):
             self._elsewhere[id(policy)] = server
+        if isinstance(server, Timed):
+            self._timed[id(policy)] = server
         return server
 
     def workers(self, learner: "Learner") -> "Workers":
@@ -42,15 +45,16 @@ class Here:
         """Forget the servers of all others."""
         kept = {id(policy) for policy in policies}
         self._elsewhere = {key: server for key, server in self._elsewhere.items() if key in kept}
+        self._timed = {key: server for key, server in self._timed.items() if key in kept}
 
     def take_notes(self) -> list[str]:
         """Of servers elsewhere."""
         return [note for server in self._elsewhere.values() for note in server.take_notes()]
 
     def take_timing(self) -> Mapping[str, float]:
-        """Of servers elsewhere."""
+        """Of servers elsewhere, and of prefixes that stay here."""
         timing = dict[str, float]()
-        for server in self._elsewhere.values():
+        for server in self._timed.values():
             timing |= {name: timing.get(name, 0.0) + value for name, value in server.take_timing().items()}
         return timing
 

@@ -6,13 +6,9 @@ sampling temperature (at temperature 1 for greedy completions), and so is the en
 """
 
 import asyncio
-import contextlib
-import contextvars
-import queue
-import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +16,14 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from posttrain.component import Component, frozen, nearest
 from posttrain.component.automatic import Count
+from posttrain.engines._loops import at_end as at_end
+from posttrain.engines._loops import wait_for as wait_for
 from posttrain.errors import UserError
 from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
 
-Result = TypeVar("Result")
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -302,6 +299,12 @@ class Counters:
     sampled_tokens: int = 0
     prompt_tokens: int = 0
     """Tokens of prompts that were computed: once for all completions of a request."""
+    reused_tokens: int = 0
+    """Tokens of prompts that were there already, from sequences that had ended."""
+    reusing_prompts: int = 0
+    """Prompts that had such tokens."""
+    dropped_prefix_tokens: int = 0
+    """Room of tokens that were kept and given up for others, since the bound was reached."""
     scored_tokens: int = 0
     """Tokens whose log-probability was requested."""
     completions: int = 0
@@ -335,15 +338,20 @@ class Server(Protocol):
 
 
 @runtime_checkable
-class Elsewhere(Server, Protocol):
+class Timed(Server, Protocol):
+    """A server that has numbers for the record of timing, which may differ from run to run."""
+
+    def take_timing(self) -> Mapping[str, float]:
+        """The numbers since the last call, such as bytes and seconds of changes of weights."""
+        ...
+
+
+@runtime_checkable
+class Elsewhere(Timed, Protocol):
     """A server whose weights go to other programs."""
 
     def take_notes(self) -> list[str]:
         """What a person should know of what happened since the last call."""
-        ...
-
-    def take_timing(self) -> Mapping[str, float]:
-        """Bytes and seconds of changes of weights since the last call."""
         ...
 
 
@@ -361,61 +369,6 @@ class Engine(Component):
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Serve a policy with its live weights, so that updates take effect at once."""
         raise NotImplementedError
-
-
-def wait_for(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run `work` to its end in a new event loop: in this thread, or in another one if a loop runs here already, as in a
-    notebook.
-
-    Like `asyncio.run`, except that the task has no result. `asyncio.run` formats the result of its task as text and
-    drops it, which takes a tenth of a second for the rollouts of a step.
-    """
-    results: list[Result] = []
-
-    async def kept() -> None:
-        results.append(await work)
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        asyncio.run(kept())
-    else:
-        _run_in_thread(kept())
-    return results[0]
-
-
-def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` in a thread with a new event loop. An interrupt cancels it and is raised when it has ended."""
-    failed: list[BaseException] = []
-    started: queue.SimpleQueue[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = queue.SimpleQueue()
-    ended = threading.Event()  # not `Thread.join`: after an interrupt it treats the thread as ended (bpo-45274)
-
-    async def reported() -> None:
-        task = asyncio.ensure_future(work)
-        started.put((asyncio.get_running_loop(), task))
-        await task
-
-    def run() -> None:
-        try:
-            asyncio.run(reported())
-        except BaseException as error:
-            failed.append(error)
-        finally:
-            ended.set()
-
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="posttrain-wait")
-    try:
-        thread.start()
-        while not ended.wait(0.1):  # a signal that another thread received is handled here only between two waits
-            pass
-    except BaseException:
-        with contextlib.suppress(RuntimeError, queue.Empty):  # it has ended meanwhile, or never started
-            loop, task = started.get(timeout=5.0)
-            loop.call_soon_threadsafe(task.cancel)
-            ended.wait()
-        raise
-    if failed:
-        raise failed[0]
 
 
 def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:

@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 
-from posttrain.engines import Counters, Sampling, Watch
+from posttrain.engines import Counters, Sampling, Watch, at_end
+from posttrain.engines._passes import Piece, pack
 from posttrain.engines._random import key_of, uniform
 from posttrain.engines._scheduler import Scheduler
-from posttrain.engines._slots import Piece, Request, pack
+from posttrain.engines._slots import Request
 from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy, _cache
@@ -24,13 +26,16 @@ PLACES = 16
 class ContinuousServer:
     """A policy that is served; see `posttrain.engines.Server`. Used from one event loop at a time."""
 
-    def __init__(self, policy: Policy, seed: int, *, slots: int, prefill_tokens: int) -> None:
+    def __init__(self, policy: Policy, seed: int, *, slots: int, prefill_tokens: int, prefix_bytes: int = 0) -> None:
         self.policy = policy
         self.seed = seed
         self.counters = Counters()
         self._slots = slots
         self._prefill_tokens = prefill_tokens
+        self._prefix_bytes = prefix_bytes
         self._scheduler: Scheduler | None = None
+        self._stated = Counters()
+        _servers.add(self)
 
     def bind(self, *key: int | str) -> "BoundSampler":
         """A sampler whose n-th completion is a function of (weights, prompt, settings, key, n) alone."""
@@ -172,9 +177,34 @@ class ContinuousServer:
             raise PosttrainError(
                 f"role {self.policy.role} is being sampled from another event loop: await its requests first"
             )
-        if scheduler is None or scheduler.loop is not loop or scheduler.finished:
-            scheduler = self._scheduler = Scheduler(self.policy, self._slots, self._prefill_tokens, self._count)
+        if scheduler is None or scheduler.loop is not loop:
+            if scheduler is not None:
+                scheduler.close()
+            scheduler = self._scheduler = Scheduler(
+                self.policy, self._slots, self._prefill_tokens, self._count, self._prefix_bytes
+            )
+            at_end(scheduler.close)
         return scheduler
+
+    def take_timing(self) -> Mapping[str, float]:
+        """How prompts were shortened since the last call by what was kept; nothing where nothing was."""
+        done, self._stated = self.counters - self._stated, self.counters
+        found = {
+            "prefix_hits": done.reusing_prompts,
+            "prefix_tokens_reused": done.reused_tokens,
+            "prefix_tokens_dropped": done.dropped_prefix_tokens,
+        }
+        return {name: float(count) for name, count in found.items() if count}
+
+    @property
+    def prefix_bytes_held(self) -> int:
+        """Bytes of keys and values that stay for later requests."""
+        return 0 if self._scheduler is None else self._scheduler.prefix_bytes_held
+
+    def free_prefixes(self) -> None:
+        """Free what is kept for later requests of the running event loop."""
+        if self._scheduler is not None and self._scheduler.loop is asyncio.get_running_loop():
+            self._scheduler.close()
 
     def _count(self, more: Counters) -> None:
         self.counters += more
@@ -302,5 +332,10 @@ class BoundSampler:
 
 
 def free_kept() -> None:
-    """Free the memory that served sequences left to the next ones. In the thread that samples."""
+    """Free the memory that served sequences left to the next ones, in the event loop that samples them."""
+    for server in tuple(_servers):
+        server.free_prefixes()
     _cache.free_kept()
+
+
+_servers: "WeakSet[ContinuousServer]" = WeakSet()

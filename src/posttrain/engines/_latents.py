@@ -18,8 +18,8 @@ from posttrain.datasets.latents import CLOSING, STEP
 from posttrain.engines import Counters, Sampling, Watch
 from posttrain.engines._chains import normals
 from posttrain.engines._continuous import ContinuousServer
+from posttrain.engines._passes import Piece, pack, passes
 from posttrain.engines._random import key_of
-from posttrain.engines._slots import Piece, pack, passes
 from posttrain.policies._attention import pad_rows
 from posttrain.policies.latent_steps import mean_density
 from posttrain.types import Completion, FloatArray, IntArray

@@ -3,14 +3,14 @@
     complete(...)  -->  waiting  -->  slots (a few tokens each per step)    -->  completions
     score(...)     -->  scoring  -->  one forward pass, as in training      -->  signals
 
-First come, first served. A scheduler is one task of one event loop, alive while requests are pending. Between two
+First come, first served. A scheduler is of one event loop, with a task while requests are pending. Between two
 steps, of one token each or a few, it yields to the loop, so that callers that were answered can send the next request
 before the next step. The schedule is a function of the order of the requests. Between two steps the state is
 consistent, so that a caller can be cancelled then.
 
-The weights are the live ones. Keys and values live as long as the request that they were computed for, and the cache as
-long as the scheduler. None outlives an update: an update while sequences are in progress is refused, because their
-completions would come from a mix of two versions of the weights.
+The weights are the live ones. Keys and values of a request stay, up to a bound, for those that go on from it or begin
+alike, also while no request is pending: a conversation's next turn. None outlives an update: an update while sequences
+are in progress is refused, because their completions would come from a mix of two versions of the weights.
 """
 
 import asyncio
@@ -24,8 +24,9 @@ import numpy as np
 import torch
 
 from posttrain.engines import Counters, Written
+from posttrain.engines._passes import Piece, pack
 from posttrain.engines._prefixes import packed_once
-from posttrain.engines._slots import Piece, Request, Slots, Step, pack
+from posttrain.engines._slots import Request, Slots, Step
 from posttrain.engines._truncation import log_totals
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
@@ -77,12 +78,20 @@ class PendingScore:
 class Scheduler:
     """Runs requests, from the first one that arrives while it is idle until none is pending."""
 
-    def __init__(self, policy: Policy, slots: int, prefill_tokens: int, count: Callable[[Counters], None]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        slots: int,
+        prefill_tokens: int,
+        count: Callable[[Counters], None],
+        prefix_bytes: int = 0,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self._policy = policy
         self._size = slots
         self._prefill_tokens = prefill_tokens
         self._count = count
+        self._prefix_bytes = prefix_bytes
         self._task: asyncio.Task[None] | None = None
         self._waiting: deque[PendingRequest] = deque()  # only the first may have some completions started
         self._owners: dict[int, tuple[PendingRequest, int]] = {}  # by slot, with the index of the completion
@@ -95,9 +104,15 @@ class Scheduler:
         return bool(self._waiting or self._owners or self._scoring)
 
     @property
-    def finished(self) -> bool:
-        """Whether it has run and ended; a new one is needed then."""
-        return self._task is not None and self._task.done()
+    def prefix_bytes_held(self) -> int:
+        """Bytes of what is kept for later requests."""
+        return 0 if self._slots is None else self._slots.prefix_bytes_held
+
+    def close(self) -> None:
+        """Free what is kept for later requests, unless one is pending."""
+        if self._slots is not None and not self.busy:
+            self._slots.close()
+            self._slots = None
 
     async def complete(self, request: Request, keys: list[int]) -> list[Completion]:
         """Sample a completion for each key."""
@@ -128,7 +143,7 @@ class Scheduler:
             raise
 
     def _start(self) -> None:
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = self.loop.create_task(self._run())
             self._task.add_done_callback(_retrieved)
 
@@ -147,9 +162,11 @@ class Scheduler:
         try:
             await self._advance_until_idle()
         except Exception as error:
+            self._slots = None
             for future in self._futures():
                 future.set_exception(error)
         except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+            self._slots = None
             for future in self._futures():
                 future.cancel()
             raise
@@ -157,14 +174,15 @@ class Scheduler:
             self._waiting.clear()
             self._owners.clear()
             self._scoring.clear()
-            self._slots = None
 
     async def _advance_until_idle(self) -> None:
         while self.busy:
             self._advance()
             await asyncio.sleep(0)
-        if self._slots is not None:
-            self._slots.close()
+        if self._slots is not None and self._slots.keeps:
+            self._slots.rest()
+        else:
+            self.close()
 
     def _futures(self) -> list[asyncio.Future[Any]]:
         """Futures that callers still await."""
@@ -183,22 +201,31 @@ class Scheduler:
             self._step(self._opened())
 
     def _opened(self) -> Slots:
-        """The slots, allocated at first use."""
+        """The slots, allocated at first use, and anew for another version of the weights."""
+        if self._slots is not None and self._slots.version != self._policy.version and not self._in_progress:
+            self._slots.close()
+            self._slots = None
         if self._slots is None:
-            self._slots = Slots(self._policy, self._size, self._prefill_tokens)
+            self._slots = Slots(self._policy, self._size, self._prefill_tokens, self._prefix_bytes)
         return self._slots
+
+    @property
+    def _in_progress(self) -> bool:
+        """Whether tokens of a request are in the cache."""
+        return bool(self._owners or (self._waiting and self._waiting[0].started))
 
     def _check_version(self, slots: Slots) -> None:
         """Raise when the weights changed under a sequence in progress."""
-        if self._policy.version != slots.version and (self._owners or self._waiting[0].started):
+        if self._policy.version != slots.version:
             raise RunFailed(
                 f"role {self._policy.role} was updated from version {slots.version} to {self._policy.version} while "
                 "completions were being sampled; await them before the update"
             )
-        slots.version = self._policy.version
 
     def _admit(self, slots: Slots) -> None:
         """Give free slots to waiting requests in order of arrival, and compute their prompts."""
+        if not self._in_progress:
+            slots.renew()
         free, room = slots.free(), slots.room()
         fresh: list[tuple[PendingRequest, int, list[int]]] = []
         while self._waiting and free:
@@ -218,10 +245,13 @@ class Scheduler:
             if whole:
                 self._waiting.popleft()
                 slots.release(slots.stage)  # it is empty unless it holds this request's prompt
-        slots.prefill([(source, pending.request.prompt) for pending, source, _ in fresh])
+        taken = slots.prefill([(source, pending.request.prompt) for pending, source, _ in fresh])
         for pending, source, given in fresh:
             slots.start(pending.request, source, given, pending.keys[: len(given)])
-        self._count(Counters(prompt_tokens=sum(len(pending.request.prompt) for pending, _, _ in fresh)))
+        tokens, reused = sum(len(pending.request.prompt) for pending, _, _ in fresh), sum(taken)
+        self._count(
+            Counters(prompt_tokens=tokens - reused, reused_tokens=reused, reusing_prompts=sum(n > 0 for n in taken))
+        )
 
     def _step(self, slots: Slots) -> None:
         """Decode every sequence in progress, and answer the requests that are complete."""
@@ -233,6 +263,7 @@ class Scheduler:
                 completions=len(result.finished),
                 decode_steps=result.steps,
                 slot_steps=slot_steps,
+                dropped_prefix_tokens=slots.take_dropped(),
             )
         )
         self._tell(result)

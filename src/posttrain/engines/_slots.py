@@ -9,9 +9,8 @@ its log-probability and the entropy of its distribution.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,14 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.engines import Matcher, Sampling, Watch, Written
+from posttrain.engines._passes import Piece, pack, passes
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.engines._watching import choose_allowed, likeliest
 from posttrain.errors import BrokenModel, PosttrainError, RunFailed
 from posttrain.kernels import Drawing
 from posttrain.policies import Packed, Policy
+from posttrain.policies._cache import KeyValueCache
 from posttrain.types import Completion, FloatArray, IntArray, StopReason
 
 TOGETHER = 2048
@@ -37,20 +38,6 @@ MANY, FEW = 8, 4
 """Tokens per sequence and step, where the body can sample several in one call: many, or few while sequences end within
 them, since tokens after an end are dropped. Callers are answered, and can cancel, only between steps.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Consecutive tokens, with a vector each where the model takes them (`posttrain.types.Segment.vectors`)."""
-
-    token_ids: IntArray
-    vectors: FloatArray | None = None
-
-    def __len__(self) -> int:
-        return len(self.token_ids)
-
-    def __getitem__(self, part: slice) -> "Piece":
-        return Piece(self.token_ids[part], None if self.vectors is None else self.vectors[part])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +72,7 @@ class Step:
 class Slots:
     """Sequences in progress. One more slot, `stage`, holds a prompt whose sequences have not all started."""
 
-    def __init__(self, policy: Policy, slots: int, prefill_tokens: int) -> None:
+    def __init__(self, policy: Policy, slots: int, prefill_tokens: int, prefix_bytes: int = 0) -> None:
         body = policy.body
         self.policy = policy
         self.body = body
@@ -116,6 +103,21 @@ class Slots:
         self.masked: set[int] = set()
         self.listened: set[int] = set()
         self.ahead = MANY
+        self.prompts: dict[int, IntArray] = {}  # of sequences whose pages are to be kept
+        self.stamp: object | None = None
+        self.decodes_alike = False
+        self.prefix_bytes = prefix_bytes
+
+    def renew(self) -> None:
+        """Forget prefixes that the model as it is now would compute otherwise. Call it before sequences begin."""
+        cache = self.cache
+        own = self.body.prefix_stamp if self.prefix_bytes else None
+        stamp = None if own is None else (self.version, own)
+        if stamp == self.stamp or not isinstance(cache, KeyValueCache):
+            return
+        cache.forget()
+        cache.keep_prefixes(0 if stamp is None else self.prefix_bytes)
+        self.stamp, self.decodes_alike = stamp, self.body.decodes_alike
 
     def free(self) -> list[int]:
         """Slots that hold no sequence, in order."""
@@ -128,11 +130,18 @@ class Slots:
             return Room(math.inf, 0)
         return Room(self.most_tokens - int(self.taken_S[self.active_S].sum()), FEWEST - int(self.active_S.sum()))
 
-    def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> None:
-        """Compute prompts, each into its slot."""
+    def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> list[int]:
+        """Compute prompts, each into its slot; returns how many tokens of each were there already."""
+        taken = [0] * len(prompts)
+        if isinstance(self.cache, KeyValueCache) and self.keeps:
+            # Two tokens are left: one alone would be decoded, which not every body does to the same bits.
+            wanted = [(slot, p.token_ids, len(p) - 2 if p.vectors is None else 0) for slot, p in prompts]
+            taken = self.cache.begin(wanted)
+            prompts = [(slot, piece[n:]) for (slot, piece), n in zip(prompts, taken, strict=True)]
         together = self.prefill_tokens if self.most_tokens is None else min(self.prefill_tokens, TOGETHER)
         for batch in passes(prompts, self.prefill_tokens, together):
             self._extend([slot for slot, _ in batch], pack([piece for _, piece in batch], self.device))
+        return taken
 
     def start(self, request: Request, source: int, slots: Sequence[int], keys: Sequence[int]) -> None:
         """Start a sequence in each of `slots`, after the prompt that was computed into `source`."""
@@ -159,6 +168,8 @@ class Slots:
         if missing > 0:
             self.ids_SC = np.pad(self.ids_SC, ((0, 0), (0, missing)))
             self.numbers_SC2 = np.pad(self.numbers_SC2, ((0, 0), (0, missing), (0, 0)))
+        if self.stamp is not None and request.prompt.vectors is None:
+            self.prompts |= dict.fromkeys(slots, request.prompt.token_ids)
         if sampling.stop:
             self.watched |= {slot: StopStrings(sampling.stop, self.policy.tokenizer.decode) for slot in slots}
         if watch.likeliest:
@@ -169,6 +180,28 @@ class Slots:
         if watch.listen:
             self.listened.update(slots)
 
+    @property
+    def keeps(self) -> bool:
+        """Whether something is kept for sequences that come later."""
+        return self.prefix_bytes_held > 0
+
+    @property
+    def prefix_bytes_held(self) -> int:
+        """Bytes of it."""
+        return len(self.cache.kept) * self.cache.page_bytes if isinstance(self.cache, KeyValueCache) else 0
+
+    def take_dropped(self) -> int:
+        """Room of tokens, since the last call, that others have taken the place of."""
+        if not isinstance(self.cache, KeyValueCache):
+            return 0
+        pages, self.cache.kept.dropped = self.cache.kept.dropped, 0
+        return pages * kernels.PAGE
+
+    def rest(self) -> None:
+        """No sequence is in progress: of a large model, only what is kept stays."""
+        if self.most_tokens is not None and isinstance(self.cache, KeyValueCache):
+            self.cache.decoding = None
+
     def close(self) -> None:
         """Free all slots, after the last step."""
         self.cache.close()
@@ -176,6 +209,7 @@ class Slots:
     def release(self, slot: int) -> None:
         """Free a slot."""
         self.cache.release(slot)
+        self.prompts.pop(slot, None)
         self.watched.pop(slot, None)
         self.likeliest.pop(slot, None)
         self.matchers.pop(slot, None)
@@ -377,10 +411,17 @@ class Slots:
         if text is None:
             text = self.policy.tokenizer.decode(ids[:-1] if ended else ids)
         logp, entropy = self.numbers_SC2[slot, : len(ids)].T.copy()
+        if slot in self.prompts:
+            self._keep(self.prompts[slot], ids, slot)
         self.release(slot)
         return Completion(
             token_ids=ids, logp=logp, entropy=entropy, stop_reason=stop_reason, version=self.version, text=text
         )
+
+    def _keep(self, prompt: IntArray, ids: IntArray, slot: int) -> None:
+        """Keep the pages of a sequence for those that go on from it; the last token is in none."""
+        assert isinstance(self.cache, KeyValueCache), "there is a stamp"
+        self.cache.keep(slot, np.concatenate((prompt, ids[:-1])) if self.decodes_alike else prompt)
 
 
 @dataclass(slots=True)
@@ -404,37 +445,3 @@ class Room:
 def tokens_of(request: Request) -> int:
     """Tokens that a completion takes in the cache at most, in pages of its own."""
     return request.max_tokens + kernels.PAGE
-
-
-def passes(
-    prompts: Sequence[tuple[int, Piece]], limit: int, together: int | None = None
-) -> Iterator[list[tuple[int, Piece]]]:
-    """Group prompts, in order, so that no pass has more than `limit` tokens, and none of several prompts more than
-    `together`; a longer prompt takes several passes.
-
-    A prompt is split by its own length alone, so that its computation does not depend on the other prompts.
-    """
-    batch: list[tuple[int, Piece]] = []
-    room = together = together or limit
-    for slot, prompt in prompts:
-        for begin in range(0, len(prompt), limit):
-            piece = prompt[begin : begin + limit]
-            if batch and len(piece) > room:
-                yield batch
-                batch, room = [], together
-            batch.append((slot, piece))
-            room -= len(piece)
-    if batch:
-        yield batch
-
-
-def pack(pieces: Sequence[Piece], device: torch.device) -> Packed:
-    """Lay pieces end to end; those without vectors get zeros where others have some."""
-    token_ids_L = torch.from_numpy(np.concatenate([piece.token_ids for piece in pieces])).to(device)
-    starts = (0, *accumulate(map(len, pieces)))
-    width = next((piece.vectors.shape[1] for piece in pieces if piece.vectors is not None), None)
-    if width is None:
-        return Packed(token_ids_L=token_ids_L, starts=starts)
-    parts = [np.zeros((len(p), width), np.float32) if p.vectors is None else p.vectors for p in pieces]
-    vectors_LD = torch.from_numpy(np.concatenate(parts)).to(device)
-    return Packed(token_ids_L=token_ids_L, starts=starts, vectors_LD=vectors_LD)

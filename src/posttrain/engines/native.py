@@ -4,9 +4,9 @@ Sequences are decoded together, one token per step, with their keys and values c
 the next request (continuous batching, Yu et al. 2022, Orca, OSDI '22, section 4.1).
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.engines import Engine, Server, TokenServer
@@ -27,6 +27,12 @@ class Native(Engine):
     takes several passes.
     """
 
+    prefix_bytes: Annotated[int, Field(ge=0, le=1 << 40)] = 1 << 28
+    """Most bytes of keys and values that stay of sequences that have ended, for prompts that begin with the same
+    tokens, such as the next turn of a conversation; those that were not used for longest go first. 0: none stay. No
+    completion depends on it.
+    """
+
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Serve a policy with its live weights: chains of a flow, tokens of any other."""
         from posttrain.policies.flow import FlowPolicy
@@ -42,7 +48,9 @@ class Native(Engine):
             from posttrain.engines._latents import LatentServer
 
             return LatentServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
-        return ContinuousServer(policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens)
+        return ContinuousServer(
+            policy, seed, slots=self.slots, prefill_tokens=self.prefill_tokens, prefix_bytes=self.prefix_bytes
+        )
 
     def serve_text(self, policy: "Policy", seed: int) -> TokenServer:
         """As `serve`, of a model of text. Raises `UserError` for another one."""

@@ -134,6 +134,19 @@ class Body(nn.Module):
         return False
 
     @property
+    def prefix_stamp(self) -> object | None:
+        """What the keys and values of a token depend on beside the tokens up to it, to compare; None where they may not
+        be kept for other sequences: where they are not the same to the bit however the tokens are divided into passes,
+        or something reads or changes states on the way.
+        """
+        return None
+
+    @property
+    def decodes_alike(self) -> bool:
+        """Whether keys and values are the same to the bit when tokens are decoded one by one."""
+        return False
+
+    @property
     def kept_bytes(self) -> int | None:
         """Approximate bytes per token that a forward pass keeps for the backward pass; None if unknown."""
         return None

@@ -3,7 +3,8 @@ arXiv:2309.06180, section 4): memory grows with the tokens that live, and a prom
 sequences that begin with it.
 
 Only full pages are ever shared, and tokens are only written after the last one, so that what is shared is never
-written. A freed page is the next to be used again.
+written. A freed page is the next to be used again. Pages of sequences that have ended may be kept
+(`posttrain.policies._kept_prefixes`): those that begin with the same tokens share them.
 """
 
 import math
@@ -19,6 +20,8 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.kernels import PAGE
+from posttrain.policies._kept_prefixes import KeptPrefixes
+from posttrain.types import IntArray
 
 FIRST_PAGES = 64
 GROWTH = 1.5
@@ -87,8 +90,9 @@ class KeyValueCache:
         self._free: list[int] = []
         self._most = 0
         """Pages that were held at a time, at most: those that have memory."""
+        self.kept = KeptPrefixes(0)
         most = slots * -(-capacity // PAGE)
-        self._page_bytes = page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
+        self.page_bytes = page_bytes = 2 * layers * PAGE * heads * width * dtype.itemsize
         self._first = FIRST_PAGES
         if device.type == "cpu":
             self._first = min(most, max(FIRST_PAGES, FIRST_BYTES // page_bytes))
@@ -107,7 +111,7 @@ class KeyValueCache:
 
     def close(self) -> None:
         """Free the cache after its last use; all of its values were finite."""
-        size = self._most * self._page_bytes
+        size = self._most * self.page_bytes
         if 0 < size <= KEPT_BYTES and self.keys[0].device.type == "cpu":
             _kept.pop(self._shape, None)
             _kept[self._shape] = Kept(self.keys, self.values, size)
@@ -117,12 +121,56 @@ class KeyValueCache:
 
     def release(self, slot: int) -> None:
         """Free a slot for another sequence."""
-        for page in self.table_SP[slot, : self._held[slot]].tolist():
-            self._users[page] -= 1
-            if self._users[page] == 0:
-                self._free.append(page)
+        self._give_up(self.table_SP[slot, : self._held[slot]].tolist())
         self._held[slot] = self.lengths[slot] = 0
         self.notes.pop(slot, None)
+
+    def keep_prefixes(self, most_bytes: int) -> None:
+        """Let what is kept of sequences that have ended take this much at most."""
+        self.kept.most = most_bytes // self.page_bytes
+
+    def keep(self, slot: int, token_ids: IntArray) -> None:
+        """Keep the first tokens of a slot, which are these."""
+        assert len(token_ids) <= self.lengths[slot], "it holds them"
+        pages = self.table_SP[slot, : -(-len(token_ids) // PAGE)].tolist()
+        begun, ended = self.kept.keep(token_ids, pages)
+        self._users[begun] += 1
+        self._give_up(ended)
+
+    def forget(self) -> None:
+        """Keep nothing of sequences that have ended."""
+        self._give_up(self.kept.clear())
+
+    @torch.no_grad()
+    def begin(self, sequences: Sequence[tuple[int, IntArray, int]]) -> list[int]:
+        """Give free slots the longest prefixes that are kept of their sequences, of `most` tokens at most. Returns
+        the number of tokens of each; 0 where there is nothing.
+        """
+        taken: list[int] = []
+        copies: list[tuple[int, int]] = []  # pages that are used in part, and slots that go on with them
+        for slot, token_ids, most in sequences:
+            pages, length = self.kept.find(token_ids, most)
+            taken.append(length)
+            if not length:
+                continue
+            self.release(slot)
+            full = length // PAGE
+            self._make_columns(len(pages))
+            self.table_SP[slot, :full] = pages[:full]
+            self._users[pages] += 1
+            self._held[slot], self.lengths[slot] = full, length
+            if full < len(pages):
+                copies.append((pages[full], slot))
+        if copies:
+            slots = [slot for _, slot in copies]
+            self.reserve(slots, self.lengths[slots])
+            given = torch.tensor([page for page, _ in copies]).to(self.keys[0].device)
+            own = [int(self.table_SP[slot, self.lengths[slot] // PAGE]) for slot in slots]
+            to = torch.tensor(own).to(given.device)
+            for stored in (*self.keys, *self.values):
+                stored[to] = stored[given]
+            self._give_up([page for page, _ in copies])
+        return taken
 
     @torch.no_grad()
     def copy(self, source: int, targets: Sequence[int]) -> None:
@@ -153,9 +201,7 @@ class KeyValueCache:
         missing_B = wanted_B - self._held[slot_B]
         if missing_B.max() <= 0:
             return
-        most, columns = int(wanted_B.max()), self.table_SP.shape[1]
-        if most > columns:
-            self.table_SP = np.pad(self.table_SP, ((0, 0), (0, max(most, 2 * columns) - columns)))
+        self._make_columns(int(wanted_B.max()))
         missing = int(missing_B.clip(min=0).sum())
         if missing > len(self._free):
             self._grow(missing - len(self._free))
@@ -166,6 +212,19 @@ class KeyValueCache:
             self.table_SP[slot, held:pages] = fresh
             self._held[slot] = pages
         self._most = max(self._most, self.pages)
+
+    def _make_columns(self, most: int) -> None:
+        """Have room for that many pages of a slot in the table."""
+        columns = self.table_SP.shape[1]
+        if most > columns:
+            self.table_SP = np.pad(self.table_SP, ((0, 0), (0, max(most, 2 * columns) - columns)))
+
+    def _give_up(self, pages: Sequence[int]) -> None:
+        """One holder less of each."""
+        for page in pages:
+            self._users[page] -= 1
+            if self._users[page] == 0:
+                self._free.append(page)
 
     def table(self, slots: ArrayLike, tokens: int) -> NDArray[np.int32]:
         """[B, P] pages of the first tokens of some slots; where a slot holds less, any page."""
@@ -219,7 +278,7 @@ class KeyValueCache:
         kept = _kept.pop(self._shape, None)
         if kept is None or len(kept.values[0]) < pages:
             return False
-        self.keys, self.values, self._most = kept.keys, kept.values, kept.size // self._page_bytes
+        self.keys, self.values, self._most = kept.keys, kept.values, kept.size // self.page_bytes
         self._users = np.zeros(len(self.values[0]), np.int32)
         self._free = [*range(len(self._users) - 1, -1, -1)]
         return True

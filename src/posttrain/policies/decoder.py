@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.errors import UserError
-from posttrain.kernels import Drawing
+from posttrain.kernels import Drawing, layers
 from posttrain.policies import Cache, Packed
 from posttrain.policies._attention import (
     Attends,
@@ -31,7 +31,7 @@ from posttrain.policies._attention import (
 from posttrain.policies._cache import LARGE, KeyValueCache
 from posttrain.policies._decoding import Decoding, decoding_of, packed_bytes_of
 from posttrain.policies._memory import recomputed, room_beside, state_bytes
-from posttrain.policies._modules import DecoderModules
+from posttrain.policies._modules import DecoderModules, Layer
 from posttrain.policies._shape import kept_numbers
 from posttrain.policies.vocabulary import embedded, logits
 
@@ -48,6 +48,30 @@ class Decoder(DecoderModules):
     def shares_prompts(self) -> bool:
         """Where attention is by the kernels for packed sequences, and states are not shifted after it."""
         return self.steers is None and attends_after(self.model.embed_tokens.weight)
+
+    @property
+    def prefix_stamp(self) -> object | None:
+        """Where these weights are and how often they were written, on a CPU with kernels for attention; None with
+        hooks, and in bfloat16 by a matrix unit, whose sums depend on how many rows there are.
+        """
+        weight = self.model.embed_tokens.weight
+        if self.steers is not None or not kernels.usable(weight):
+            return None
+        if weight.dtype != torch.float32 and not self._by_own_kernels:
+            return None
+        if any(module._forward_hooks or module._forward_pre_hooks for module in self.modules()):
+            return None
+        return tuple((parameter.data_ptr(), parameter._version) for parameter in self.parameters())
+
+    @property
+    def decodes_alike(self) -> bool:
+        """In float32 with kernels of our own for the matrices too: their sums have one order in all of them."""
+        return self.model.embed_tokens.weight.dtype == torch.float32 and self._by_own_kernels
+
+    @property
+    def _by_own_kernels(self) -> bool:
+        first: Layer = self.model.layers[0]  # type: ignore[assignment]
+        return layers.covered(self.model.embed_tokens.weight, first.linears, first.norms)
 
     @property
     def kept_bytes(self) -> int:
