@@ -18,7 +18,10 @@ import numpy as np
 from posttrain.component.user_code import file_of, is_path, load_file
 from posttrain.errors import UserError
 
-LIBRARIES: Final = ("gymnasium", "pettingzoo", "textarena", "gem", "textworld", "openenv", "mcp", "open_spiel", "plain")
+LIBRARIES: Final = (
+    *("gymnasium", "pettingzoo", "textarena", "gem", "textworld", "openenv", "mcp", "open_spiel"),
+    *("tau2", "bfcl", "scienceworld", "plain"),
+)
 """Modules of this package; ``plain`` is a class of the user's."""
 PACKAGES: Final = {
     "gymnasium": "gymnasium",
@@ -29,6 +32,8 @@ PACKAGES: Final = {
     "openenv": "openenv",
     "mcp": "mcp",
     "open_spiel": "pyspiel",
+    "tau2": "tau2",
+    "scienceworld": "scienceworld",
 }
 """The module that each library is imported as."""
 DOWN: Final = "down"

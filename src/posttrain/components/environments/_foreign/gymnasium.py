@@ -1,5 +1,7 @@
 """Gymnasium (Towers et al. 2024, arXiv:2407.17032): observations by their space, or drawn where it draws in text.
 
+``nle:NetHackScore-v0`` and ``minihack:MiniHack-Room-5x5-v0`` are ids of other packages (NLE, arXiv:2006.13760).
+
 An action of a discrete space is a number, the first one of the turn; one of a box is as many numbers as it has.
 """
 
@@ -30,10 +32,13 @@ class Gymnasium(Adapter):
     def __init__(self, environment: Any, view: str) -> None:
         self._environment, self._over = environment, False
         self._draws = getattr(environment, "render_mode", None) == "ansi"
+        self._nethack = hasattr(environment.unwrapped, "nethack")
         self._view = viewed(view, written)
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
-        """Start."""
+        """Start. NetHack does not repeat by the seed of `reset`, but by those of its own generators."""
+        if self._nethack:
+            self._environment.unwrapped.seed(core=seed, disp=seed, reseed=False)
         observation, info = self._environment.reset(seed=seed)
         return self._seen(observation, info)
 
@@ -41,6 +46,8 @@ class Gymnasium(Adapter):
         """Give the environment a new generator, where it has the usual one."""
         from gymnasium.utils import seeding
 
+        if self._nethack:
+            self._environment.unwrapped.nethack.set_current_seeds(seed, seed)
         if hasattr(self._environment.unwrapped, "_np_random"):
             self._environment.unwrapped.np_random = seeding.np_random(seed)[0]
 
