@@ -28,6 +28,7 @@ from posttrain.components.rewards.branch_distance import BranchDistance
 from posttrain.components.rewards.counted_work import CountedWork
 from posttrain.components.rewards.function import Function
 from posttrain.components.rewards.io_tests import IOTests
+from posttrain.components.rewards.kernel import Kernel
 from posttrain.components.rewards.math_verify import MathVerify
 from posttrain.components.rewards.openai_grader import OpenAIGrader
 from posttrain.components.rewards.patch_similarity import PatchSimilarity
@@ -36,6 +37,7 @@ from posttrain.components.rewards.reasoning_gym import ReasoningGym
 from posttrain.components.rewards.refactored import Refactored
 from posttrain.components.rewards.sql import SQL
 from posttrain.components.rewards.suite import Suite
+from posttrain.components.rewards.uses import Uses
 from posttrain.components.rewards.verilog import Verilog
 from posttrain.engines import wait_for
 from posttrain.errors import PosttrainError
@@ -64,6 +66,9 @@ FAULT = Task(key="fault", prompt="41", fields={"files": {"a": "41"}, "oracle": {
 EDIT = "<think>42</think><solution>\n```\n### a\n<<<<<<< SEARCH\n41\n=======\n42\n>>>>>>> REPLACE\n```\n</solution>"
 BLOCK = Task(key="block", prompt="Extract g.", fields={"source": "def f(a):\n b = a * 2\n return b + 1"})
 MAGNITUDE = Task(key="magnitude", prompt="Write tests of f.", fields=SOLUTIONS)
+PROGRAM = {"reference": "def f(x):\n    return 2 * x\n", "inputs": [["float32[3]"]]}
+TIMES = Task(key="times", prompt="Write a kernel.", fields=PROGRAM)
+TWICE = "@kernel\ndef k(i, x, o):\n    o[i] = 2 * x[i]\ndef f(x):\n    o = empty(x)\n    k[len(x)](x, o)\n    return o"
 QUERY = Task(key="t", prompt="?", answer="SELECT 1", fields={"schema": "CREATE TABLE t(a INTEGER);"})
 INCREMENT = '#include <stdio.h>\nint main(void) { int a; scanf("%d", &a); printf("%d", a + 1); }'
 NEXT = Task(key="next", prompt="?", answer=INCREMENT, fields={"tests": [{"input": "1", "output": "2"}]})
@@ -103,6 +108,7 @@ def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tu
         "function": (Function(path=f"{mine}:score"), answers),
         "math_verify": (MathVerify(), answers),
         "patch_similarity": (PatchSimilarity(), group(FAULT, EDIT, "none")),
+        "uses": (Uses(define=("kernel",)), group(TIMES, TWICE, "def f(x): return x", "def f(")),
         "refactored": (Refactored(), group(BLOCK, "def f(a):\n return g(a) + 1\ndef g(a):\n return a * 2", "(" * 3000)),
         "reasoning_gym": (ReasoningGym(), group(SPELLED, "<answer>tac</answer>", "<answer>cat</answer>")),
     }
@@ -113,6 +119,7 @@ def rewards(folder: Path) -> tuple[dict[str, tuple[Reward, Group]], dict[str, tu
         "python_tests": (PythonTests(weakest=tier), group(SQUARE, "def f(x): return x * x", "def f(x): return x")),
         "sql": (SQL(weakest=tier), group(QUERY, "SELECT 1", "SELEC")),
         "branch_distance": (BranchDistance(weakest=tier), group(GUARDED, "12 15", "3 4", "none")),
+        "kernel": (Kernel(dialect="toy", weakest=tier), group(TIMES, TWICE, "def f(x): return x", "def f(")),
         "suite": (Suite(weakest=tier), group(MAGNITUDE, "assert f(-1) == 1", "assert f(1) == 2", "none")),
         "verilog": (Verilog(weakest=tier), group(INVERTER, DESIGN, "module inverter(")),
     }

@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks.rewards import held, texts_of
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rewards.branch_distance import BranchDistance
+from posttrain.components.rewards.kernel import Kernel
 from posttrain.components.rewards.list_metric import ListMetric
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.next_action import NextAction
@@ -39,6 +40,7 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.ciphers import Ciphers
 from posttrain.components.tasks.code_lines import CodeLines
 from posttrain.components.tasks.guards import Guards
+from posttrain.components.tasks.kernels import Kernels
 from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.recorded_shopping import RecordedShopping
 from posttrain.components.tasks.refactorings import Refactorings
@@ -128,12 +130,27 @@ def rows() -> list[tuple[str, str, int, Reward, Callable[[], Groups]]]:
             *("fuzzing", "branch_distance", 100, BranchDistance(weakest=tier)),
             lambda: [_many(group) for group in of_tasks(Guards(size=20).load())],
         ),
+        (
+            *("kernels", "kernel (toy)", 0, Kernel(dialect="toy", weakest=tier)),
+            lambda: [_distinct(group) for group in of_tasks(Kernels(size=40).load())],
+        ),
+        (
+            *("Triton", "kernel (Triton)", 5, Kernel(weakest=tier)),
+            lambda: [_distinct(group) for group in of_tasks(Kernels(size=40, dialect="triton").load())],
+        ),
         ("for comparison", "match", 0, Match(), lambda: of_tasks(Arithmetic(size=200).load())),
     ]
 
 
-MISSING = {"learned metric": 80, "Triton": 5}
+MISSING = {"learned metric": 80}
 """Goals of kinds that no reward here has."""
+
+
+def _distinct(group: Group) -> Group:
+    """A right program in eight texts that differ by a remark: equal ones are run once."""
+    task = group.trajectories[0].task
+    texts = [f"# {number}\n{task.demonstrations[0]}" for number in range(8)]
+    return replace(group, trajectories=tuple(rollout(task, text) for text in texts))
 
 
 def _many(group: Group) -> Group:

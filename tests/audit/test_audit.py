@@ -124,6 +124,9 @@ SHIPPED = {
         programs=(),
         tasks={"kind": "suites", "size": 2, "faults": 3, "inputs": 50},
     ),
+    "kernel": Shipped(
+        {"dialect": "toy", "limits": QUICK}, {}, "", (), {"kind": "kernels", "size": 2, "level": 2, "seed": 3}
+    ),
     # The answer of a repair is a line, and a completion is a patch.
     "patch_similarity": Shipped(
         {"execution": True}, {"skip": ["gold"]}, "cydifflib", (), {"kind": "repairs", "size": 2, "level": 2}
@@ -140,6 +143,7 @@ SHIPPED = {
 NOT = {
     "derivation": "checks a derivation without a reference answer; its own tests hold what is refused",
     "same_words": "keeps words in any form and order, of which many are right; its own tests hold what is refused",
+    "uses": "reads programs for names, right or not; its own tests hold what is refused",
     "wins": "compares completions by a model; it has no correct answers",
     "chains": "scores what a plan gives, of which many are right; its own tests hold what must not be rewarded",
     "rated_together": "prompts a model, or rates by another reward, which is audited by itself",
@@ -298,7 +302,7 @@ def test_probes_are_for_answers_or_for_programs() -> None:
     assert "near_miss" in kinds_for("") and "near_miss" not in kinds_for("python")
     assert "hostile_programs" in kinds_for("sql") and "hostile_programs" not in kinds_for("")
     running = {kind for kind, case in SHIPPED.items() if case.programs is not None}
-    tests = {"python_tests", "io_tests", "counted_work", "suite"}
+    tests = {"python_tests", "io_tests", "counted_work", "suite", "kernel"}
     inputs = {"branch_distance"}  # its completions are what a program is run on
     assert running == tests | inputs | {"sql", "verilog", "patch_similarity", "refactored"}
     for kind in running:

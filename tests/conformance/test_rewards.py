@@ -53,6 +53,10 @@ DOUBLE = "a, b = map(int, input().split())\nprint(a + b)"
 ADDER = "module add(input [3:0] a, output [3:0] y); assign y = a + 3; endmodule"
 BENCH = 'module t; reg [3:0] a; wire [3:0] y; add u(a, y); initial begin a = 1; #1 $display("%d", y); end endmodule'
 
+KERNEL = (
+    "@kernel\ndef k(i, x, out):\n    out[i] = x[i] * 42\n\n"
+    "def f(x):\n    out = empty(x)\n    k[len(x)](x, out)\n    return out"
+)
 CASES: dict[str, Case] = {
     "rated_together": Case(
         settings={"of": "program_form"},
@@ -180,6 +184,20 @@ CASES: dict[str, Case] = {
                 "correct": ["def f(x): return abs(x)", "def f(x): return max(x, -x)"],
                 "wrong": ["def f(x): return x", "def f(x): return 0"],
             },
+        ),
+    ),
+    "uses": Case(
+        settings={"define": ["kernel"], "forbid": ["reference"]},
+        gold=KERNEL,
+        task=Task(key="task", prompt=QUESTION),
+    ),
+    "kernel": Case(
+        settings={"dialect": "toy"},
+        gold=KERNEL,
+        task=Task(
+            key="task",
+            prompt=QUESTION,
+            fields={"reference": "def f(x):\n    return x * 42\n", "inputs": [["float32[3]"], ["float64[2,2]"]]},
         ),
     ),
     "sql": Case(
@@ -353,6 +371,7 @@ IN_A_SANDBOX = {
     "sql": ("bwrap",),
     "branch_distance": ("bwrap",),
     "suite": ("bwrap",),
+    "kernel": ("bwrap",),
     "verilog": ("bwrap", "iverilog"),
 }
 """Kinds that run programs, with what they need of the machine."""

@@ -59,10 +59,13 @@ NAMES: Mapping[Role, tuple[str, ...]] = {
     "key": ("id", "key", "task_id", "unique_id"),
 }
 """Recognized column names, in order of preference."""
-LAST_PROMPTS: Final = ("issue", "statement", "source")
-"""Columns that are the prompt where none of the above is there: of patches, theorems, translations and functions."""
+LAST_PROMPTS: Final = ("issue", "statement", "source", "reference")
+"""Columns that are the prompt where none of the above is there: of patches, theorems, translations, functions and
+kernels."""
 BESIDE_SOURCE: Final = frozenset({"reference", "inputs", "function", "line"})
 """Columns of which one must be beside a ``source`` of one line, which else may be the origin of a row."""
+BESIDE_REFERENCE: Final = frozenset({"inputs"})
+"""Columns beside which ``reference`` is a program and no answer, unless there is a ``source``."""
 
 
 _STEP = "\u043a\u0438"
@@ -216,6 +219,8 @@ class _Detection:
             column = self.named_columns[role]
             return () if column is None else (column,)
         claimed = {column for other, column in self.named_columns.items() if other != role}
+        if role == "answer" and self._has_program():
+            claimed.add(self.by_lower_case["reference"])
         columns = (name if name in self.first else self.by_lower_case.get(name, name) for name in NAMES[role])
         return tuple(c for c in columns if c not in claimed and lookup(self.first, c) is not None)
 
@@ -270,16 +275,25 @@ class _Detection:
         if is_preference:
             return {}
         for column in (self.by_lower_case.get(name) for name in LAST_PROMPTS):
-            if column is None:
-                continue
-            several = "\n" in str(self.first[column]).strip()
-            if column.lower() != "source" or several or BESIDE_SOURCE & self.by_lower_case.keys():
+            if column is not None and self._is_prompt(column):
                 return {"prompt": column}
         known = ", ".join((*NAMES["prompt"], *NAMES["messages"], *NAMES["text"]))
         raise UserError(
             f"{self.name}: no column is known to hold the prompt; the columns are {quoted(self.first)}; known are "
             f"{known}, or chosen with rejected; to use another: tasks.columns.prompt=NAME"
         )
+
+    def _is_prompt(self, column: str) -> bool:
+        """Whether one of `LAST_PROMPTS` is the prompt, by what is beside it."""
+        if column.lower() == "reference":
+            return self._has_program()
+        several = "\n" in str(self.first[column]).strip()
+        return column.lower() != "source" or several or bool(BESIDE_SOURCE & self.by_lower_case.keys())
+
+    def _has_program(self) -> bool:
+        """Whether the column ``reference`` is a program, for which kernels are written."""
+        names = self.by_lower_case.keys()
+        return "reference" in names and "source" not in names and bool(BESIDE_REFERENCE & names)
 
 
 def _has_worked_solution(answer: Any) -> bool:

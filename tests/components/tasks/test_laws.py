@@ -50,6 +50,7 @@ from posttrain.components.tasks.halves import Halves
 from posttrain.components.tasks.ideas import Ideas
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.judge_items import JudgeItems
+from posttrain.components.tasks.kernels import Kernels
 from posttrain.components.tasks.knights import Knights
 from posttrain.components.tasks.knowledge_graph import KnowledgeGraph
 from posttrain.components.tasks.lookups import Lookups
@@ -211,6 +212,7 @@ EXAMPLES: dict[str, Callable[[Path], Tasks]] = {
     "refactorings": lambda _: Refactorings(size=30),
     "repairs": lambda _: Repairs(size=30),
     "code_lines": lambda _: CodeLines(size=30),
+    "kernels": lambda _: Kernels(size=30),
     "suites": lambda _: Suites(size=30, faults=2, inputs=20),
     "taught": lambda _: Taught(tasks=Arithmetic(size=30)),
     "spelt": lambda _: Spelt(tasks=Arithmetic(size=30)),
