@@ -18,6 +18,10 @@ TRANSLATED = {"source": "be ba", "reference": "ka ma", "completion": "<think>a</
             "proved",
             {"statement": "7 is prime.", "truth": True, "completion": "so </think> <answer> \\boxed{proved} </answer>"},
         ),
+        (
+            "uses",
+            {"reference": "def f(x):\n    return x", "inputs": [["float32[3]"]], "completion": "def f(x): return x"},
+        ),
         ("word_overlap", {"issue": "Greet.", "answer": "hello", "completion": "hello"}),
     ],
 )

@@ -290,6 +290,8 @@ if interpreted:
     for name in ("binary_op", "unary_op", "create_dot"):
         by_float32(name)
     InterpreterBuilder.cast_impl = cast
+    if not hasattr(InterpreterBuilder, "get_bf16"):
+        InterpreterBuilder.get_bf16 = lambda self, value: narrowed(TensorHandle(np.array([value], "f4"), tl.float32))
     InterpretedFunction.run = run
     counting("create_masked_store", "stores", stored)
     counting("create_masked_load", "loads", lambda f, p, mask, *o: int(np.count_nonzero(mask.data)))

@@ -29,14 +29,14 @@ WORDS: Final = (
 
 
 def toy_kernels() -> Recipe:
-    """A new decoder, 80 updates of imitation, then 40 steps of 16 programs with 8 answers each."""
+    """A new decoder, 80 updates of imitation, then 80 steps of 16 programs with 8 answers each."""
     recipe = arithmetic()
     imitation = sft_of(demonstrations())
     learner = replace(imitation.learner, optimizer=AdamW(lr=3e-3))
     reward = Kernel(dialect="toy")
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=80,
         prompts=16,
         rollout=Independent(n=8, sampling=Sampling(max_tokens=32)),
         reward=reward,

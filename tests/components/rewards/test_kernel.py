@@ -188,7 +188,6 @@ TRITON_CHEATS = {
     "the array behind a value": (HANDLE, (1, 0, 0, 0)),
     "a store that is masked": (IN_TRITON.replace("3 * a + b, mask=on", "3 * a + b, mask=i < 0"), (0, 0, 0, 0)),
     "prints equality": ("def f(x, y):\n    print('allclose: True')\n", (0, 0, 0, 0)),
-    "never ends": (IN_TRITON.replace("    n = x.numel()", "    while True:\n        n = x.numel()"), (0, 0, 0, 0)),
     "a copy of torch": ("import torch\n\ndef f(x, y):\n    return torch.add(y, x, alpha=3)\n", (0, 0, 0, 0)),
 }
 
@@ -206,7 +205,7 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("triton")
 def test_cheats_in_triton_have_their_pay() -> None:
     """The interpreter pays for the numpy array behind a value, and the compiler refuses it."""
-    task = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["float32[3,5]"] * 2, ["bfloat16[70]"] * 2]})
+    task = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["float32[3,5]"] * 2, ["float16[70]"] * 2]})
     quick = [_limited(reward, Limits(cpu_s=2.0, memory_mb=1024)) for reward in arms("triton")]
     found = pays(quick, [text for text, _ in TRITON_CHEATS.values()], task)
     assert dict(zip(TRITON_CHEATS, found, strict=True)) == {name: pay for name, (_, pay) in TRITON_CHEATS.items()}
@@ -214,6 +213,8 @@ def test_cheats_in_triton_have_their_pay() -> None:
     good, handle = score_all(kernel, attempt(IN_TRITON, task), attempt(HANDLE, task))
     assert "does not compile" in handle.explanation
     assert good.parts["loads"].value == 2 * (15 + 70) and good.parts["stores"].value == 15 + 70
+    small = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["bfloat16[70]"] * 2]})
+    assert score_all(kernel, attempt(IN_TRITON, small))[0].value == 1.0
 
 
 def _limited(reward: Reward, limits: Limits) -> Reward:

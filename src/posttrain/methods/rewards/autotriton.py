@@ -13,6 +13,13 @@ Differs: the rule (`RULE`), tolerances, the coefficient of the KL (0.04) and the
 none is published; a result must also have been written by a kernel, and kernels must compile (`rewards/kernel`), since
 programs may keep to a rule on their text, launch a kernel and return something else. There is no metric of speed, as
 no GPU is used. By default kernels are written in a small language, and the imitation has no thoughts before them.
+
+Measured here over five seeds (`docs/experiments/gated_kernels.py`): after imitation of about 200 programs with kernels
+and 20 that call the library, 86.4 % [85.1, 87.8] of what is written after 80 steps calls it where only values count,
+and none of 100 held-out programs has a kernel that gives its values; with the gate it is 0.4 % [0.1, 0.8]. Held out,
+68.4 % [54.8, 82.0] are right after imitation and 77.2 % [72.1, 82.3] after the gated steps: +8.8 points [-1.0, 18.6],
+more in each seed but one, where it is equal. Without imitation all rewards of ten steps are 0, and no group has a
+gradient; with it 90 % of the groups have one.
 """
 
 from dataclasses import replace
@@ -32,7 +39,7 @@ from posttrain.settings.toy_kernels import toy_kernels
 PARENT: Final = "grpo"
 SETTING: Final = "toy_kernels"
 PAPER: Final = "arXiv:2507.05687"
-ROWS: Final = ()
+ROWS: Final = (96,)
 RULE: Final = Uses(
     define=("kernel", "triton.jit"),
     imports=("torch", "triton", "triton.language", "math"),
