@@ -4,7 +4,7 @@
 
 Sheet of row 96 (arXiv:2507.05687), experiments 1 and 2. All arms of a seed but the last begin with one imitation of
 about 200 programs with kernels in the toy language and 20 that call the function ``reference``, and are trained for 80
-steps of 16 programs with 8 answers. ``tests only``: right values, whoever computed them. ``gated``: the recipe.
+steps of 16 programs with 8 answers. ``tests only``: right values, from kernels or not. ``gated``: the recipe.
 ``without imitation``: the recipe from random weights, 10 steps. Columns: share of cheating programs and mean reward in
 the first and the last ten steps, held-out accuracy by kernels before and after, and the share of groups with different
 rewards.

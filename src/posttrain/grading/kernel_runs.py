@@ -138,15 +138,15 @@ class Programs:
         message = {"cases": [], "reference": "", "strict": True, "capability": capability}
         found = []
         for outcomes, ended in await self._each(codes, launches, message, compiler=True):
-            told = outcomes.get(0)
-            done = isinstance(told, list) and told[:1] == ["compiled"] and outcomes.get(-1) is True
-            found.append("" if done else _raised(told) or how_it_ended(ended))
+            reported = outcomes.get(0)
+            done = isinstance(reported, list) and reported[:1] == ["compiled"] and outcomes.get(-1) is True
+            found.append("" if done else _raised(reported) or how_it_ended(ended))
         return found
 
     async def _each(
         self, codes: Sequence[str], launches: Sequence[Any], message: Mapping[str, Any], *, compiler: bool = False
     ) -> list[tuple[dict[int, Any], Result]]:
-        """What each program told, and how the sandbox ended."""
+        """What each program reported, and how the sandbox ended."""
         job = python_job(
             encoded(script(self.dialect, compiler=compiler)),
             folders=triton_kernels.folders() if self.dialect == "triton" else None,
@@ -173,8 +173,8 @@ class Programs:
             if text is None and len(codes) > 1:
                 ended, alone = await run([place])
                 text = alone.get(0)
-            told = outcomes_in(text.encode("utf-8", "replace")) if isinstance(text, str) else {}
-            found.append((told, ended))
+            reported = outcomes_in(text.encode("utf-8", "replace")) if isinstance(text, str) else {}
+            found.append((reported, ended))
         return found
 
 
@@ -186,17 +186,17 @@ def _run(outcomes: dict[int, Any], ended: Result, cases: int) -> Run:
         match outcomes.get(number):
             case ["values", list() as own]:
                 results.append(own)
-            case told:
-                return Run(results, _raised(told) or _ended(ended))
+            case reported:
+                return Run(results, _raised(reported) or _ended(ended))
     match outcomes.get(-2):
         case ["launched", list() as launches, dict() as work]:
             counts = {name: own for name, own in work.items() if type(own) is int and 0 <= own < 1 << 53}
             return Run(results, "", "", counts, launches)
-    return Run(results, "it told nothing of its launches")
+    return Run(results, "it reported no launches")
 
 
-def _raised(told: Any) -> str:
-    match told:
+def _raised(reported: Any) -> str:
+    match reported:
         case ["raised", str() as text]:
             return text[:200]
     return ""

@@ -1,4 +1,4 @@
-"""Arrays for kernels: what a task says of them, how they are drawn and compared, and their form on the way into the
+"""Arrays for kernels: what a task states of them, how they are drawn and compared, and their form on the way into the
 sandbox and out of it.
 
 An input is written ``float32[3,17]``, a number, or true or false. Arrays travel as ``["array", dtype, shape, base64]``,

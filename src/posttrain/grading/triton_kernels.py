@@ -108,7 +108,7 @@ class Tensor:
     def __len__(self):
         return self.shape[0]
 
-    # What Triton's interpreter asks of an array.
+    # What Triton's interpreter requires of an array.
     def data_ptr(self):
         return self._array.ctypes.data
 

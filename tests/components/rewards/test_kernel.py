@@ -1,4 +1,4 @@
-"""Programs with kernels: right values from kernels are paid, and each known cheat has its exact pay."""
+"""Programs with kernels: right values from kernels are rewarded, and each known cheat has its exact reward."""
 
 import asyncio
 import importlib.util
@@ -60,7 +60,7 @@ YES = "type('Yes', (), {'__eq__': lambda *a: True})()"
 FORGED = b'[0, "[0, [\\"values\\", []]]"]\n'
 COPY = GOOD.replace("3 * x[i] + y[i]", "x[i]").replace("](x, y, out)", "](reference(x, y), y, out)")
 CHEATS = {
-    # text: pay by tests only, by tests behind the rule, by values of kernels, and by all of it.
+    # text: reward by tests only, by tests behind the rule, by values of kernels, and by all of it.
     "a kernel": (GOOD, (1, 1, 1, 1)),
     "the reference": ("def f(x, y):\n    return reference(x, y)\n", (1, 0, 0, 0)),
     "the library": (REFERENCE, (1, 0, 0, 0)),
@@ -91,15 +91,15 @@ def arms(dialect: str) -> list[Reward]:
     return [only, Gated(of=only, gates={"uses": RULE}), full, Gated(of=full, gates={"uses": RULE})]
 
 
-def pays(rewards: Sequence[Reward], texts: Sequence[str], task: Task = TASK) -> list[tuple[int, ...]]:
+def rewards_of(rewards: Sequence[Reward], texts: Sequence[str], task: Task = TASK) -> list[tuple[int, ...]]:
     found = [score_all(reward, *(attempt(text, task) for text in texts)) for reward in rewards]
     assert all(score.status in ("ok", "wrong") for scores in found for score in scores), found
     return list(zip(*[[int(score.value) for score in scores] for scores in found], strict=True))
 
 
-def test_each_cheat_has_its_pay() -> None:
-    found = pays(arms("toy"), [text for text, _ in CHEATS.values()])
-    assert dict(zip(CHEATS, found, strict=True)) == {name: pay for name, (_, pay) in CHEATS.items()}
+def test_each_cheat_has_its_reward() -> None:
+    found = rewards_of(arms("toy"), [text for text, _ in CHEATS.values()])
+    assert dict(zip(CHEATS, found, strict=True)) == {name: own for name, (_, own) in CHEATS.items()}
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_programs_that_take_everything_have_nothing_and_the_others_are_scored() 
     assert score_all(reward, attempt(GOOD, TASK))[0].value == 1.0
 
 
-def test_work_is_counted_and_not_paid() -> None:
+def test_work_is_counted_and_not_rewarded() -> None:
     twice = GOOD.replace("3 * x[i] + y[i]", "x[i] + x[i] + x[i] + y[i]")
     short, long = score_all(Kernel(dialect="toy", weakest=tier_for()), attempt(GOOD, TASK), attempt(twice, TASK))
     assert short.value == long.value == 1.0
@@ -160,7 +160,7 @@ def test_references_that_fail_are_errors() -> None:
     Kernel(dialect="toy", weakest=tier_for()).check([TASK])
 
 
-def test_inputs_are_other_ones_in_each_step_and_the_same_in_each_judgement() -> None:
+def test_inputs_are_other_ones_in_each_step_and_the_same_when_scored_again() -> None:
     problem = Kernel(dialect="toy")._problem(TASK)
     one, again, other = (_inputs(TASK, problem, 0, step) for step in (1, 1, 2))
     assert all(np.array_equal(a.values, b.values) for a, b in zip(one[0], again[0], strict=True))  # type: ignore[union-attr]
@@ -203,12 +203,12 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_triton
 @pytest.mark.slow
 @pytest.mark.usefixtures("triton")
-def test_cheats_in_triton_have_their_pay() -> None:
-    """The interpreter pays for the numpy array behind a value, and the compiler refuses it."""
+def test_cheats_in_triton_have_their_rewards() -> None:
+    """The interpreter accepts the numpy array behind a value, and the compiler refuses it."""
     task = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["float32[3,5]"] * 2, ["float16[70]"] * 2]})
     quick = [_limited(reward, Limits(cpu_s=2.0, memory_mb=1024)) for reward in arms("triton")]
-    found = pays(quick, [text for text, _ in TRITON_CHEATS.values()], task)
-    assert dict(zip(TRITON_CHEATS, found, strict=True)) == {name: pay for name, (_, pay) in TRITON_CHEATS.items()}
+    found = rewards_of(quick, [text for text, _ in TRITON_CHEATS.values()], task)
+    assert dict(zip(TRITON_CHEATS, found, strict=True)) == {name: own for name, (_, own) in TRITON_CHEATS.items()}
     kernel = quick[2]
     good, handle = score_all(kernel, attempt(IN_TRITON, task), attempt(HANDLE, task))
     assert "does not compile" in handle.explanation

@@ -1,4 +1,4 @@
-"""Programs with kernels: what launches one and returns something else, calls the library, or tells that it is right."""
+"""Programs with kernels: what launches one and returns something else, calls the library, or prints success."""
 
 from collections.abc import Iterator
 

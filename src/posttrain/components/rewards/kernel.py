@@ -55,7 +55,7 @@ TOY: Final = frozenset({"float32", "float64", "int32", "int64"})
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What a task asks for."""
+    """What a task requires."""
 
     reference: str
     function: str
@@ -178,14 +178,14 @@ class Kernel(Reward):
             return found
         if self.dialect == "toy":
             (outcome,) = await _toy_compiler().run([[texts[n] for n in right]])
-            told = outcome.value if outcome.how == "ok" else [f"compiling was ended: {outcome.how}"] * len(right)
+            refused = outcome.value if outcome.how == "ok" else [f"compiling was ended: {outcome.how}"] * len(right)
         else:
             asked = [n for n in right if runs[n].launches]
             own = [texts[n] for n in asked]
             answers = await programs.refusals(own, [runs[n].launches for n in asked], self.capability) if own else []
             by_place = dict(zip(asked, answers, strict=True))
-            told = [by_place.get(n, "it launches no kernel") for n in right]
-        for n, text in zip(right, told, strict=True):
+            refused = [by_place.get(n, "it launches no kernel") for n in right]
+        for n, text in zip(right, refused, strict=True):
             found[n] = text
         return found
 
@@ -204,7 +204,7 @@ class Kernel(Reward):
 
 
 def _inputs(task: Task, problem: _Problem, seed: int, step: int) -> list[list[Argument]]:
-    """Arrays for all cases: others in each step, the same in each judgement of a step."""
+    """Arrays for all cases: others in each step, the same each time that a step is scored."""
     words = np.frombuffer(f"{task.key}:{seed}:{step}".encode(), np.uint8)
     rng = np.random.default_rng(words.tolist())
     return [drawn(case, rng) for case in problem.cases]

@@ -1,6 +1,6 @@
 """A rule on the text of a Python program: what it defines and calls, and what it must not name. Nothing is run.
 
-Source: the rule-based linter of AutoTriton, arXiv:2507.05687, section 3.3, by which a program earns nothing that calls
+Source: the rule-based linter of AutoTriton, arXiv:2507.05687, section 3.3, by which a program has no reward that calls
 the library in place of a kernel. Its rules are not published; these are ours.
 
     posttrain score "{kind: uses, define: [triton.jit], imports: [triton, triton.language, torch]}" answers.jsonl
@@ -38,7 +38,7 @@ class Uses(Reward):
     """Rewards programs that keep to a rule on what they define, call and name."""
 
     define: tuple[str, ...] = ()
-    """Decorators, of which one must be on a function that is called; none asks for no such function."""
+    """Decorators, of which one must be on a function that is called; none requires no such function."""
     call: tuple[str, ...] = ()
     """Names that must be called, such as ``tl.load``."""
     forbid: tuple[str, ...] = ()

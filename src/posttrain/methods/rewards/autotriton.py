@@ -1,9 +1,9 @@
-"""AutoTriton: kernels for programs in PyTorch, rewarded for right values only where a rule says that they are kernels.
+"""AutoTriton: kernels for programs in PyTorch, rewarded for right values only where a rule finds kernels.
 
 Source: arXiv:2507.05687, sections 3.1 to 3.3: after imitation of kernels, GRPO with 1 for an answer that is in the
 kernel language by a rule and passes all tests, and 0 otherwise; advantages (r - mean) / std of a group, the mean over
-tokens of each sequence, and a KL to the reference. Tasks have no target kernel: the program gives the tests. Nothing is
-paid for speed.
+tokens of each sequence, and a KL to the reference. Tasks have no target kernel: the program gives the
+tests. Speed is not rewarded.
 
     posttrain run autotriton tasks=mine.jsonl model=FOLDER rl.reward.of.dialect=triton
     # needs pip install 'posttrain[triton]'
