@@ -21,9 +21,9 @@ from posttrain.methods.credit.archer import archer
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.store import RunStore
-from posttrain.signals import SCORES
+from posttrain.signals import ADVANTAGE, SCORES, VALUE
 from posttrain.stages import Models, hierarchical
-from posttrain.stages.hierarchical import Hierarchical, squared_errors
+from posttrain.stages.hierarchical import Hierarchical, baseline_errors, squared_errors
 from posttrain.stages.stored import StoredTurn
 from posttrain.types import Completion, FloatArray
 from tests.builders import tokens
@@ -84,11 +84,50 @@ def test_the_loss_by_hand_and_its_gradient() -> None:
     assert metrics["q"].tolist() == [1.0] and metrics["v"].tolist() == [2.0] and metrics["q_error"].tolist() == [1.0]
 
 
+def test_the_error_of_the_baseline_by_hand_and_its_gradient() -> None:
+    value = torch.tensor([0.5, -1.0], dtype=torch.float64, requires_grad=True)
+    own = tokens([[0.0, 0.0]], advantage=[[2.0, 2.0]], group_N=[0])
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return baseline_errors(replace(own, signals={VALUE: x})).loss_T
+
+    assert loss(value).tolist() == [1.5**2, 3.0**2]
+    assert torch.autograd.gradcheck(loss, value)
+
+
+def test_tokens_have_the_advantage_of_their_turn_less_the_baseline_before_its_update(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new baseline is 0 everywhere, so that the first update of the policy has the advantages themselves."""
+    seen: list[FloatArray] = []
+    given: list[FloatArray] = []
+    fit_policy, advantages = Hierarchical._fit_policy, Hierarchical._advantages
+
+    def noted(self: Hierarchical, examples: Any, *rest: Any) -> Any:
+        seen.append(np.concatenate([e.columns[ADVANTAGE] for e in examples]))
+        counts.append([len(e.positions) for e in examples])
+        return fit_policy(self, examples, *rest)
+
+    def positive(self: Hierarchical, *rest: Any) -> FloatArray:
+        given.append(np.abs(advantages(self, *rest)) + 1)
+        return given[-1]
+
+    counts: list[list[int]] = []
+    monkeypatch.setattr(Hierarchical, "_fit_policy", noted)
+    monkeypatch.setattr(Hierarchical, "_advantages", positive)
+    _, record = train(override(small(), ["rl.policy_updates=2", "rl.steps=2"]))
+    assert np.array_equal(seen[0], np.repeat(given[0], counts[0]))
+    assert (seen[1] < np.repeat(given[1], counts[1])).all(), "the baseline has moved towards them"
+    assert record.metrics()[-1]["baseline/error"] > 0
+
+
 def test_roles_and_outputs() -> None:
     recipe = archer()
     stage = recipe.stages["rl"]
-    assert stage.roles == {"policy", "critic", "target_critic"}
-    assert {need.role for need in stage.needed(recipe.models)} >= {"critic", "target_critic"}
+    assert stage.roles == {"policy", "critic", "target_critic", "baseline"}
+    assert {need.role for need in stage.needed(recipe.models)} >= {"critic", "target_critic", "baseline"}
+    without = replace(stage, baseline_role=None)
+    assert without.roles == {"policy", "critic", "target_critic"}
     models = {**recipe.models, "critic": replace(recipe.models["critic"], outputs=2)}
     with pytest.raises(UserError, match=r"reads 4 outputs of the role 'critic'.*models\.critic\.outputs=4"):
         stage.needed(models)
@@ -133,6 +172,6 @@ def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not(train: Train, tmp_path:
     whole, record = train(small())
     resumed, again = cut_off_and_resumed(small(), tmp_path / "cut", at=3)
     assert [json.dumps(e) for e in again.metrics()] == [json.dumps(e) for e in record.metrics()]
-    for role in ("policy", "critic", "target_critic"):
+    for role in ("policy", "critic", "target_critic", "baseline"):
         for name, tensor in whole[role].state_dict().items():
             assert torch.equal(tensor, resumed[role].state_dict()[name]), name

@@ -26,7 +26,7 @@ WORDS = (*(f"turn {turn}\n" for turn in range(1, 5)), "episode 0-")
 
 
 def lock() -> Recipe:
-    """A new decoder, imitation of random episodes, then 40 rounds of 32 episodes."""
+    """A new decoder, imitation of random episodes, then 60 rounds of 32 episodes."""
     recipe = arithmetic()
     tasks, environment = Episodes(size=240), Lock()
     random = Played(tasks=Episodes(size=200, seed=1), environment=environment, player="legal", turns=3)
@@ -34,12 +34,12 @@ def lock() -> Recipe:
     turns = Turns(environment=environment, n=8, max_turns=3, sampling=Sampling(max_tokens=2))
     stage = replace(
         rl_of(recipe),
-        steps=40,
+        steps=60,
         prompts=4,
         rollout=turns,
         reward=Verdict(),
         filters={},
-        learner=Learning(optimizer=AdamW(lr=1e-3)),
+        learner=Learning(optimizer=AdamW(lr=6e-4)),
     )
     shape = Decoder(layers=2, width=32, mlp_width=96, words=WORDS, context=64)
     return replace(

@@ -13,10 +13,13 @@ anew. The loss of the critic is the sum of the four squared errors, each a mean 
 the critic its copy moves by the share `tau`. In each step new rollouts are stored, then the critic is updated
 `critic_updates` times, and after `warmup_steps` the policy `policy_updates` times.
 
-The critic is one model with a reward head of four outputs: both Q at the end of a turn, both V before it.
+The critic is one model with a reward head of four outputs: both Q at the end of a turn, both V before it. With
+`baseline_role` a model with values b_t before each token is updated beside the policy, by (A - b_t)^2, and the tokens
+of a turn have the advantages A - b_t, with b as it was before the update.
 
-Differs: gradients of a batch are averaged, where the release adds up those of 32 parts. The optional baseline of single
-tokens is not here. A rollout that is cut after the last turn ends there, as in the release.
+Differs: gradients of a batch are averaged, where the release adds up those of 32 parts. The baseline of tokens is a
+model of its own, where the release puts its head on the policy. A rollout that is cut after the last turn ends there,
+as in the release.
 """
 
 import asyncio
@@ -37,7 +40,7 @@ from posttrain.datasets.order import shuffled
 from posttrain.engines import Sampler, Sampling, wait_for
 from posttrain.errors import UserError
 from posttrain.models import Model
-from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP, SCORES, trained_in
+from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP, SCORES, VALUE, trained_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.fit import Step, check_trained, fit
 from posttrain.stages.needs import Need, needs_of
@@ -94,6 +97,8 @@ class Hierarchical(Stage):
     """A trained model with ``head: reward`` and ``outputs: 4``."""
     target_role: str = "target_critic"
     """Its slow copy."""
+    baseline_role: str | None = None
+    """A trained model with ``head: value``, the baseline of single tokens; None has none."""
     learner: Learning = Learning()
     """How the policy is updated."""
     critic_learner: Learning = Learning()
@@ -106,7 +111,8 @@ class Hierarchical(Stage):
     @property
     def roles(self) -> frozenset[str]:
         """The policy, the critic, its copy, and the roles that sample and score."""
-        return frozenset({"policy", self.critic_role, self.target_role}) | self.rollout.roles | self.reward.roles
+        own = frozenset({"policy", self.critic_role, self.target_role, self.baseline_role or "policy"})
+        return own | self.rollout.roles | self.reward.roles
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The outputs of the critic, and the needs of the parts. Raises `UserError` for another number of outputs."""
@@ -117,7 +123,9 @@ class Hierarchical(Stage):
                     f"of the state before it; set models.{role}.outputs={OUTPUTS}"
                 )
         parts = (("rollout", self.rollout), ("reward", self.reward), ("objective", self.objective))
+        baseline = self.baseline_role
         return [
+            *([Need(signal=VALUE, role=baseline, path="baseline_role", setting="baseline_role")] if baseline else []),
             Need(signal=SCORES, role=self.critic_role, path="critic_role", setting="critic_role"),
             Need(signal=SCORES, role=self.target_role, path="target_role", setting="target_role"),
             *(need for path, part in parts for need in needs_of(path, part, role="policy")),
@@ -166,6 +174,8 @@ class Hierarchical(Stage):
 
         learning = {"policy": (self.learner, self.policy_updates, max(self.steps - self.warmup_steps, 1))}
         learning[self.critic_role] = (self.critic_learner, self.critic_updates, self.steps)
+        if self.baseline_role is not None:
+            learning[self.baseline_role] = (self.critic_learner, *learning["policy"][1:])
         learners = {}
         for role, (settings, updates, steps) in learning.items():
             check_trained(models[role], role, f"the {self.kind} stage")
@@ -214,11 +224,12 @@ class Hierarchical(Stage):
                 fresh = self._fresh(turns, context.samplers(models, step.index, "policy", update)["policy"])
             with context.phase("learn"):
                 advantage_N = self._advantages(turns, fresh, models[self.critic_role], learners[self.critic_role])
-                learned = self._fit_policy(turns, fresh, advantage_N, learners["policy"], step)
+                examples = self._examples(turns, fresh, advantage_N, models, learners, step)
+                learned = self._fit_policy(examples, learners["policy"], step)
             metrics |= learned.metrics
             metrics["trained_tokens"] = metrics.get("trained_tokens", 0.0) + float(sum(map(_length, fresh)))
             step.record.computed_tokens += learned.computed_tokens
-            _record(step.record, turns, fresh, advantage_N, learned, tasks)
+            _record(step.record, turns, fresh, examples, learned, tasks)
 
     def _fresh(self, turns: Sequence[StoredTurn], sampler: Sampler) -> list[Completion]:
         """What the policy writes now in the place of each turn; equal contexts are one request."""
@@ -297,21 +308,41 @@ class Hierarchical(Stage):
         v_N2 = read_outputs(critic, [t.context for t in turns], learner)[:, HEADS:]
         return np.asarray(q_N2.min(1) - v_N2.min(1), np.float32)
 
-    def _fit_policy(
+    def _examples(
         self,
         turns: Sequence[StoredTurn],
         fresh: Sequence[Completion],
         advantage_N: FloatArray,
-        learner: "Learner",
+        models: Models,
+        learners: "Mapping[str, Learner]",
         step: Step,
-    ) -> "Learned":
-        """One update of the policy with turns that it has just written."""
-        from posttrain.training.learner import Loss
+    ) -> "list[Example]":
+        """What the policy learns from, less the baseline of each token; the baseline is updated."""
+        from posttrain.training.learner import Loss, evaluate_examples
 
         examples = [
             _example(turn, own, float(advantage), i)
             for i, (turn, own, advantage) in enumerate(zip(turns, fresh, advantage_N, strict=True))
         ]
+        if self.baseline_role is None:
+            return examples
+        learner = learners[self.baseline_role]
+        found = evaluate_examples(
+            models[self.baseline_role], examples, frozenset({VALUE}), max_tokens=learner.tokens_at_a_time
+        )
+        loss = Loss(per_token=baseline_errors, reducer=self.reducer, needs=frozenset({VALUE}))
+        learned = learner.step(examples, loss, progress=step.progress)
+        step.record.computed_tokens += learned.computed_tokens
+        step.record.metrics |= {f"baseline/{name}": value for name, value in learned.metrics.items()}
+        return [
+            replace(own, columns={**own.columns, ADVANTAGE: own.columns[ADVANTAGE] - value[VALUE]})
+            for own, value in zip(examples, found, strict=True)
+        ]
+
+    def _fit_policy(self, examples: "Sequence[Example]", learner: "Learner", step: Step) -> "Learned":
+        """One update of the policy with turns that it has just written."""
+        from posttrain.training.learner import Loss
+
         loss = Loss(
             per_token=self.objective,
             reducer=self.reducer,
@@ -319,6 +350,12 @@ class Hierarchical(Stage):
             temperature=self.rollout.temperature,
         )
         return learner.step(examples, loss, progress=step.progress)
+
+
+def baseline_errors(tokens: Tokens) -> PerToken:
+    """[T] the squared distance of each token's baseline from the advantage of its turn."""
+    error_T = (tokens.advantage_T - tokens[VALUE]).square()
+    return PerToken(loss_T=error_T, metrics={"error": error_T.detach()})
 
 
 def squared_errors(tokens: Tokens, target_NO: FloatArray) -> PerToken:
@@ -378,7 +415,7 @@ def _record(
     record: StepRecord,
     turns: Sequence[StoredTurn],
     fresh: Sequence[Completion],
-    advantage_N: FloatArray,
+    examples: "Sequence[Example]",
     learned: "Learned",
     tasks: Mapping[str, Task],
 ) -> None:
@@ -390,7 +427,7 @@ def _record(
         state = Segment(actor="prompt", token_ids=turn.context)
         written = Segment(actor="policy", token_ids=own.token_ids, logp=own.logp, trained=True)
         trajectory = Trajectory(task=tasks[turn.task], segments=(state, written), stop_reason=own.stop_reason)
-        columns = {ADVANTAGE.column: np.full(len(own.token_ids), advantage_N[i], np.float32)}
+        columns = {ADVANTAGE.column: np.asarray(examples[i].columns[ADVANTAGE], np.float32)}
         if LOGP in learned.signals[i]:
             columns[LOGP.column] = learned.signals[i][LOGP]
         record.rows.append(Row(trajectory=trajectory, group=free + i, columns=columns))

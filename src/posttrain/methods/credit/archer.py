@@ -59,11 +59,11 @@ def archer(recipe: Recipe | None = None) -> Recipe:
         reward=stage.reward,
         objective=PolicyGradient(),
         reducer=Constant(length=1.0),
-        batch=64,
-        critic_updates=8,
-        warmup_steps=5,
+        batch=128,
+        warmup_steps=15,
+        baseline_role="baseline",
         learner=stage.learner,
-        critic_learner=Learning(optimizer=AdamW(lr=3e-3)),
+        critic_learner=Learning(optimizer=AdamW(lr=1e-3)),
         max_grader_errors=stage.max_grader_errors,
         tasks=stage.tasks,
     )
@@ -72,5 +72,6 @@ def archer(recipe: Recipe | None = None) -> Recipe:
         critic = Model(source="role:policy", head="reward", outputs=OUTPUTS, trained=True)
     target = Model(source="role:critic", head="reward", outputs=OUTPUTS)
     stages = {name: changed if own is stage else own for name, own in recipe.stages.items()}
-    models = {"critic": critic, "target_critic": target}
+    baseline = replace(critic, head="value", outputs=1)
+    models = {"critic": critic, "target_critic": target, "baseline": baseline}
     return with_models(replace(recipe, name="archer", stages=stages), models)
