@@ -161,6 +161,7 @@ def test_values_of_a_chain_are_gamma_to_the_turns_left(train: Train, monkeypatch
     monkeypatch.setattr(Hierarchical, "_fresh", stored)
     monkeypatch.setattr(Dial, "verdict", lambda self: Opened(value=1.0, solved=True))
     changes = ["rl.steps=3", "rl.critic_updates=15", "rl.batch=16", "rl.warmup_steps=3", "rl.gamma=0.5", "rl.tau=0.5"]
+    changes.append("rl.critic_learner.optimizer.lr=3e-3")
     models, record = train(override(small(), changes))
     assert record.metrics()[-1]["stored_turns"] == 3 * 2 * 3
     assert models["policy"].version == 1, "it does not learn before the critic's own steps are over"
