@@ -116,8 +116,10 @@ class Constrained(Rollout):
         return replace(trajectory, segments=(prompt, allowed.noted(own)))
 
     def _allowed(self, task: Task, sampler: TokenSampler) -> Allowed | None:
-        """What may be written for a task, anything where it has no choices."""
+        """What may be written for a task, anything where it has no choices and no schema."""
         if self.schema is not None:
+            if task.fields.get(self.schema) is None:  # refused by `check`; other tasks may be answered freely
+                return None
             return Allowed.of_schema(schema_of(task, self.schema), sampler)
         if self.choices is None:
             return Allowed.of_pieces(follow, sampler, "plans")
