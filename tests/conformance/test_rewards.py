@@ -190,6 +190,7 @@ CASES: dict[str, Case] = {
         settings={"define": ["kernel"], "forbid": ["reference"]},
         gold=KERNEL,
         task=Task(key="task", prompt=QUESTION),
+        unfit=Task(key="unfit", prompt=QUESTION, fields={"function": "no name"}),
     ),
     "kernel": Case(
         settings={"dialect": "toy"},
