@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from posttrain.evaluation.greedy import evaluate
+from posttrain.kernels.memory import forget_peak, give_back, resident_memory
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.overrides import override
 from posttrain.recipes.tree import Recipe
@@ -29,7 +30,15 @@ def recipe() -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def run(recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunStore]:
+def held() -> int:
+    """Bytes that this process holds before the run, after whatever it tested; its peak begins anew."""
+    give_back()
+    forget_peak()
+    return resident_memory()
+
+
+@pytest.fixture(scope="module")
+def run(held: int, recipe: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunStore]:
     threads = torch.get_num_threads()
     folder, _ = start(recipe, tmp_path_factory.mktemp("learning") / "runs", LiveView(lines=True))
     torch.set_num_threads(threads)
@@ -83,7 +92,7 @@ def test_the_verifier_is_not_the_training_reward(recipe: Recipe, summary: Row) -
     assert summary["verifier_is_training_reward"] is False
 
 
-def test_the_summary_has_what_programs_are_promised(recipe: Recipe, summary: Row) -> None:
+def test_the_summary_has_what_programs_are_promised(held: int, recipe: Recipe, summary: Row) -> None:
     def is_share(value: Any) -> bool:
         return isinstance(value, float) and 0.0 <= value <= 1.0
 
@@ -103,7 +112,7 @@ def test_the_summary_has_what_programs_are_promised(recipe: Recipe, summary: Row
     for total in ("steps", "sampled_tokens", "trained_tokens"):
         assert summary[total] == sum(stage[total] for stage in summary["stages"])
     assert summary["sampled_tokens"] > 0
-    assert summary["peak_memory_bytes"] < 2e9
+    assert summary["peak_memory_bytes"] - held < 1e9
     assert summary["summary_line"].startswith("quickstart: ")
 
 

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.engines._pieces import Pieces
+from posttrain.engines._pieces import Pieces, Vocabulary
 from posttrain.errors import UserError
 from posttrain.policies._signals import Compared, token_signals
 from posttrain.signals import ENTROPY, LOGP, Signal
 
 TOKENS = [b"", b"a", b"ab", b"b > c", b" > ", b"c", b"d"]
+VOCABULARY = Vocabulary.from_bytes(TOKENS, frozenset({0}))
 
 
 def after(text: str) -> list[str]:
@@ -18,7 +19,7 @@ def after(text: str) -> list[str]:
 
 
 def allowed(*token_ids: int) -> list[int]:
-    matcher = Pieces(after, TOKENS, frozenset({0})).matcher()
+    matcher = Pieces(after, VOCABULARY).matcher()
     for token_id in token_ids:
         assert matcher.allowed()[token_id]
         matcher.push(token_id)
@@ -33,13 +34,13 @@ def test_tokens_across_pieces_and_pieces_with_a_common_start() -> None:
 
 
 def test_the_allowed_tokens_of_a_completion() -> None:
-    made = Pieces(after, TOKENS, frozenset({0}))
+    made = Pieces(after, VOCABULARY)
     assert made.allowed_of(np.array([2, 4, 5, 0])).tolist() == [2, 3, 1, 1, 1, 2, 0, 4, 6, 5, 0]
 
 
 def test_a_text_that_nothing_may_follow_is_refused() -> None:
     with pytest.raises(UserError, match="no token may follow ''"):
-        Pieces(lambda text: [], TOKENS, frozenset({0})).matcher().allowed()
+        Pieces(lambda text: [], VOCABULARY).matcher().allowed()
 
 
 def test_signals_among_allowed_tokens_by_hand_and_by_differences() -> None:

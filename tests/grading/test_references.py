@@ -82,8 +82,11 @@ def test_a_run_names_the_row(
     monkeypatch.chdir(tmp_path)
     rows = [{"prompt": f"What is {n}?", "options": ["a", "b"], "answer": "A" if n != 4 else "C"} for n in range(9)]
     Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["run", "grpo", "tasks=mine.jsonl", "reward=choice", "evaluation.by=none", "--dry-run"]) == 2
-    assert "mine.jsonl line 5: task " in capfd.readouterr().err
+    command = ["run", "grpo", "tasks=mine.jsonl", "reward=choice", "evaluation.by=none", "--dry-run"]
+    assert main(command) == 2
+    assert "mine.jsonl line 5: 'answer' is 'C'" in capfd.readouterr().err, "where choices are read as a column"
+    assert main([*command, "tasks.columns.choices=null"]) == 2
+    assert "mine.jsonl line 5: task " in capfd.readouterr().err, "where the reward reads them"
 
 
 def test_references_that_pass_and_texts_that_are_none() -> None:

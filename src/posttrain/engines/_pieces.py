@@ -46,15 +46,20 @@ class Vocabulary:
         content, ends, size = sampler.tokenizer_file()
         key = (hash(content), ends, size)
         if key not in _KEPT:
-            token_bytes = [b"" if i in ends else sampler.token_bytes(i) for i in range(size)]
-            by_first: dict[int, list[int]] = {}
-            for i, own in enumerate(token_bytes):
-                if own:
-                    by_first.setdefault(own[0], []).append(i)
+            made = cls.from_bytes([b"" if i in ends else sampler.token_bytes(i) for i in range(size)], ends)
             while len(_KEPT) >= _MOST:
                 _KEPT.pop(next(iter(_KEPT)))
-            _KEPT[key] = cls(token_bytes, by_first, ends)
+            _KEPT[key] = made
         return _KEPT[key]
+
+    @classmethod
+    def from_bytes(cls, token_bytes: Sequence[bytes], ends: frozenset[int]) -> "Vocabulary":
+        """That of tokens by id."""
+        by_first: dict[int, list[int]] = {}
+        for i, own in enumerate(token_bytes):
+            if own:
+                by_first.setdefault(own[0], []).append(i)
+        return cls(token_bytes, by_first, ends)
 
     def text(self, token_ids: IntArray) -> str:
         """The text of tokens, without those that end a completion."""

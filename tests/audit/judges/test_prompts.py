@@ -124,7 +124,8 @@ def test_every_reward_with_a_prompt_is_audited_or_compares_no_answers() -> None:
     with_prompts = {
         kind
         for kind in kinds
-        if re.search(r"^    (template: (str|Template)\b|prompt: JudgePrompt)", _source(kind), re.M) or "QUESTION =" in _source(kind)
+        if re.search(r"^    (template: (str|Template)\b|prompt: JudgePrompt)", _source(kind), re.M)
+        or "QUESTION =" in _source(kind)
     }
     assert with_prompts == PROMPTS.keys() | (OTHERS.keys() & with_prompts)
     assert not OTHERS.keys() & PROMPTS.keys()
