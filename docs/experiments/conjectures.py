@@ -3,19 +3,22 @@
     python docs/experiments/conjectures.py --seeds 5
 
 All arms of a seed begin with one warm-up (`settings/theorems`). Expert iteration tries its targets more often, so that
-it samples at least as many tokens. Hard targets are sums of more numbers than the warm-up has: how many were proved in
-any round, and how many of 60 others are proved at once (greedy). Then the conjectures: their mean pass rate in the
-second and in the last round, the share within the band, and the entropy of how many numbers they have, in bits.
+it samples at least as many tokens. Hard targets are sums of six or seven numbers, of which the warm-up has few: how
+many were proved in any round, and how many of 60 others are proved at once (greedy). Then the conjectures: their mean
+pass rate in the second and in the last round, the share within the band, and the entropy, in bits, of how many numbers
+they have in the last one.
 """
 
 import argparse
 import asyncio
 import json
+import multiprocessing
+import re
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,13 +34,13 @@ from posttrain.methods.multi_agent.stp import stp
 from posttrain.models import Model
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.tree import Recipe
+from posttrain.runs.store import RunStore
 from posttrain.statistics.intervals import mean
 
 ALWAYS = ["threads=1", "checkpoints.every_steps=0", "evaluation.holdout=4"]
 ARMS = {
-    "expert iteration": ["rounds.conjecture=false", "rounds.retrain=false", "rounds.rollout.n=16"],
+    "expert iteration": ["rounds.conjecture=false", "rounds.retrain=false", "rounds.rollout.n=24"],
     "STP": ["rounds.retrain=false"],
-    "STP, retrained at the end": [],
     "without the filter of trivial ones": ["rounds.retrain=false", "rounds.trivial=0"],
     "without matching": ["rounds.retrain=false", "rounds.cap=0"],
 }
@@ -68,6 +71,16 @@ async def proved(folder: Path) -> float:
     return float(np.mean([group.solved for group in found]))
 
 
+def topics(folder: Path) -> float:
+    """Entropy, in bits, of how many numbers the conjectures of the last round have."""
+    with RunStore.open(folder, reading=True) as record:
+        rows = record.rollouts(record.rollout_steps()[-1], ["prompt", "domain"])
+    asked = {row["prompt"] for row in rows if row["domain"] == "conjecture"}
+    counts = np.unique([len(re.findall(r"\d", prompt)) for prompt in asked], return_counts=True)[1]
+    share = counts / max(counts.sum(), 1)
+    return float(-(share * np.log2(share)).sum()) if len(counts) else float("nan")
+
+
 def measured(folder: Path) -> dict[str, float]:
     """Of a run."""
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -80,8 +93,20 @@ def measured(folder: Path) -> dict[str, float]:
         "pass rate at first": made[0]["conjecture_rate"] if made else nothing,
         "pass rate at last": made[-1]["conjecture_rate"] if made else nothing,
         "in the band": float(np.mean([row["in_band"] for row in made])) if made else nothing,
+        "entropy, bits": topics(folder),
         "sampled tokens": float(sum(row["sampled_tokens"] for row in rows)),
     }
+
+
+def arms(seed: int, out: Path) -> dict[str, dict[str, float]]:
+    """What every arm comes to."""
+    torch.set_num_threads(1)
+
+    def trained(recipe: Recipe, *more: str) -> Path:
+        return run(recipe, changes=[*ALWAYS, f"seed={seed}", *more], out=out / str(seed), quiet=True).folder
+
+    source = trained(warm()) / "model"
+    return {name: measured(trained(rounds(source), *changes)) for name, changes in ARMS.items()}
 
 
 def cell(values: Sequence[float]) -> str:
@@ -94,22 +119,17 @@ def cell(values: Sequence[float]) -> str:
 
 def main() -> None:
     """Print the table."""
-    torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=2, help="seeds at the same time")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     given = parser.parse_args()
-    found: dict[str, list[dict[str, float]]] = {}
-
-    def trained(recipe: Recipe, seed: int, *more: str) -> Any:
-        return run(recipe, changes=[*ALWAYS, f"seed={seed}", *more], out=given.out, quiet=True)
-
-    for seed in range(given.seeds):
-        source = trained(warm(), seed).folder / "model"
-        for name, changes in ARMS.items():
-            row = measured(trained(rounds(source), seed, *changes).folder)
-            found.setdefault(name, []).append(row)
-            print(seed, name, {key: round(value, 3) for key, value in row.items()}, file=sys.stderr, flush=True)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ARMS}
+    with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for seed, rows in enumerate(pool.map(arms, range(given.seeds), [given.out] * given.seeds)):
+            for name, row in rows.items():
+                found[name].append(row)
+                print(seed, name, {k: round(v, 3) for k, v in row.items()}, file=sys.stderr, flush=True)
     columns = list(found["STP"][0])
     table = [[name, *(cell([row[key] for row in rows]) for key in columns)] for name, rows in found.items()]
     pairs = zip(found["STP"], found["expert iteration"], strict=True)

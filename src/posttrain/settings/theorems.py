@@ -1,7 +1,7 @@
 """Theorems: the bundled model derives sums of one-digit numbers step by step, and writes sums of its own.
 
-It first imitates proofs of sums of two or three numbers, and conjectures. Targets have two to five numbers, or six or
-seven, which are the hard ones. Held-out targets are of all kinds.
+It first imitates proofs of sums of two or three numbers, a few of longer ones, and conjectures. Targets have two to
+five numbers, or six or seven, which are the hard ones. Held-out targets are of all kinds.
 """
 
 from dataclasses import replace
@@ -34,6 +34,7 @@ def theorems() -> Recipe:
         tasks=Mixture(
             sources={
                 "proofs": Theorems(size=1500, which="proofs", seed=1),
+                "long": Theorems(size=100, which="proofs", seed=3, terms=(4, 7)),
                 "conjectures": Theorems(size=1500, which="conjectures", seed=2, terms=(2, 5)),
             }
         ),
