@@ -246,3 +246,33 @@ class TestWire:
             parse(b'{"\\u0000type": "os.system", "content": "true"}')
         with pytest.raises(ValueError, match="is not sent"):
             parse(b'{"\\u0000type": "array", "content": ["|O", [1], "AAAAAAAAAAA=", false]}')
+
+
+class TestSessions:
+    def test_a_worker_that_ends_between_calls_is_noticed(self) -> None:
+        """Its end wakes the event loop once, and the next call has it as its outcome."""
+
+        async def play() -> tuple[Outcome, Outcome, Outcome]:
+            async with runner().session() as session:
+                first = await session.call(7)
+                os.kill(session.worker.pid, signal.SIGKILL)
+                await asyncio.sleep(0.05)
+                began = time.process_time()
+                await asyncio.sleep(0.2)
+                assert time.process_time() - began < 0.1
+                return first, await session.call(7), await session.call(7)
+
+        first, second, third = asyncio.run(play())
+        assert (first.how, first.value) == ("ok", 7)
+        assert second.how == third.how == "infra_error"
+
+    def test_another_loop_goes_on_with_the_worker(self) -> None:
+        grader = runner()
+
+        async def play() -> tuple[int, list[Any]]:
+            async with grader.session() as session:
+                return session.worker.pid, [(await session.call(value)).value for value in (1, "a" * 300_000)]
+
+        found = [asyncio.run(play()) for _ in range(3)]
+        assert len({pid for pid, _ in found}) == 1
+        assert all(values == [1, "a" * 300_000] for _, values in found)

@@ -8,8 +8,9 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from posttrain.grading.workers._processes import Lost, Worker, import_path, zygote
@@ -19,6 +20,8 @@ from posttrain.grading.workers.zygote import NO_SPACE
 
 LOADING_SECONDS = 600.0
 """On the clock, for loading a grader."""
+CHUNK = 1 << 16
+"""Most bytes that are received at once; a larger buffer would be mapped and given back for each answer."""
 ATTEMPTS = 3
 """How often a call is started whose worker was lost through no fault of the grader."""
 
@@ -156,6 +159,7 @@ class Runner:
                 session.end()  # its state is unknown
                 raise
             finally:
+                session.leave()
                 if session.alive:
                     with self._lock:
                         self._idle.append(session.worker)
@@ -174,7 +178,8 @@ class Runner:
             return Outcome(how="infra_error", explanation=str(error))
         started = time.monotonic()
         try:
-            answer = await _exchange(worker.connection, message, limits.wall_seconds)
+            arriving = _arriving(worker.connection)
+            answer = await _exchange(worker.connection, arriving, message, limits.wall_seconds)
         except TimeoutError:
             worker.end()
             outcome = Outcome(
@@ -208,7 +213,8 @@ class Runner:
             raise Unstarted(str(error)) from None
         worker = source.fork(self._orders)
         try:
-            answer = await _receive(worker.connection, LOADING_SECONDS)
+            async with asyncio.timeout(LOADING_SECONDS):
+                answer = await _receive(_arriving(worker.connection))
         except TimeoutError:
             worker.end()
             raise Unstarted(f"loading it took longer than {LOADING_SECONDS:g} s") from None
@@ -232,6 +238,7 @@ class Session:
     def __init__(self, worker: Worker, limits: Limits) -> None:
         self.worker, self._limits = worker, limits
         self.alive = True
+        self._answers = _Answers(worker.connection)
 
     async def call(self, argument: Any) -> Outcome:
         """Call the grader once. A call that ends the worker ends the session; nothing is tried again."""
@@ -243,22 +250,62 @@ class Session:
         except (TypeError, ValueError, RecursionError) as error:
             return Outcome(how="infra_error", explanation=str(error))
         try:
-            return await _exchange(self.worker.connection, message, limits.wall_seconds)
+            return await _exchange(self.worker.connection, self._answers.next, message, limits.wall_seconds)
         except TimeoutError:
             self.end()
             return Outcome(how="timeout_wall", explanation=f"took longer than {limits.wall_seconds:g} s on the clock")
         except (OSError, EOFError, ValueError) as error:
-            self.alive = False
-            return _death(self.worker.end(), limits, error)
+            return _death(self.end(), limits, error)
         except BaseException:
             self.end()
             raise
 
-    def end(self) -> None:
-        """Kill the worker."""
-        if self.alive:
-            self.alive = False
-            self.worker.end()
+    def end(self) -> int | None:
+        """Kill the worker; returns its wait status, or None if that is unknown or it was killed already."""
+        self.leave()
+        if not self.alive:
+            return None
+        self.alive = False
+        return self.worker.end()
+
+    def leave(self) -> None:
+        """Have the event loop forget the worker, which another one may use next."""
+        self._answers.close()
+
+
+class _Answers:
+    """What a worker sends. The event loop keeps its socket between calls, which is most of what an answer costs."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._loop = connection, asyncio.get_running_loop()
+        self._kept = False
+        self._waiting: asyncio.Future[bytes] | None = None
+
+    async def next(self) -> bytes:
+        """The bytes that come next; none at the end. Raises `OSError`."""
+        if not self._kept:
+            self._loop.add_reader(self._connection.fileno(), self._ready)
+            self._kept = True
+        self._waiting = self._loop.create_future()
+        return await self._waiting
+
+    def close(self) -> None:
+        """Have the loop forget the socket, which must be open still."""
+        if self._kept:
+            self._loop.remove_reader(self._connection.fileno())
+            self._kept = False
+
+    def _ready(self) -> None:
+        waiting = self._waiting
+        if waiting is None or waiting.done():  # an end, or bytes, that no call awaits
+            self.close()
+            return
+        try:
+            waiting.set_result(self._connection.recv(CHUNK))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            waiting.set_exception(error)
 
 
 def _death(status: int | None, limits: Limits, error: Exception) -> Outcome:
@@ -279,11 +326,17 @@ def _death(status: int | None, limits: Limits, error: Exception) -> Outcome:
     return Outcome(how="crashed", explanation=f"its process crashed ({signal.Signals(killer).name})")
 
 
-async def _exchange(connection: socket.socket, message: bytes, seconds: float) -> Outcome:
+def _arriving(connection: socket.socket) -> Callable[[], Awaitable[bytes]]:
+    return partial(asyncio.get_running_loop().sock_recv, connection, CHUNK)
+
+
+async def _exchange(
+    connection: socket.socket, arriving: Callable[[], Awaitable[bytes]], message: bytes, seconds: float
+) -> Outcome:
     """Send a call and read its answer. Raises `TimeoutError`, or `OSError` or `EOFError` where the worker died."""
     async with asyncio.timeout(seconds):
         await asyncio.get_running_loop().sock_sendall(connection, message)
-        answer = await _receive(connection, seconds)
+        answer = await _receive(arriving)
     return Outcome(
         how="ok" if answer.get("how") == "ok" else "raised",
         value=answer.get("value"),
@@ -292,20 +345,18 @@ async def _exchange(connection: socket.socket, message: bytes, seconds: float) -
     )
 
 
-async def _receive(connection: socket.socket, seconds: float) -> dict[str, Any]:
-    loop = asyncio.get_running_loop()
+async def _receive(arriving: Callable[[], Awaitable[bytes]]) -> dict[str, Any]:
     content = bytearray()
     needed = HEADER.size
-    async with asyncio.timeout(seconds):
-        while len(content) < needed:
-            got = await loop.sock_recv(connection, 1 << 18)
-            if not got:
-                raise EOFError
-            content += got
-            if needed == HEADER.size and len(content) >= needed:
-                needed += HEADER.unpack(content[: HEADER.size])[0]
-                if needed > LARGEST:
-                    raise ValueError("the answer is too long")
+    while len(content) < needed:
+        got = await arriving()
+        if not got:
+            raise EOFError
+        content += got
+        if needed == HEADER.size and len(content) >= needed:
+            needed += HEADER.unpack(content[: HEADER.size])[0]
+            if needed > LARGEST:
+                raise ValueError("the answer is too long")
     answer = parse(bytes(content[HEADER.size :]))
     if not isinstance(answer, dict):
         raise ValueError("the answer is none")

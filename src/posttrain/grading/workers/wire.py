@@ -21,6 +21,7 @@ LARGEST = 1 << 30
 """Most bytes of a message."""
 
 _TAG = "\0type"
+_AS_THEY_ARE = frozenset({type(None), bool, str, int, float})
 _TEXTS: dict[str, tuple[type, Callable[[str], Any]]] = {
     "decimal": (Decimal, Decimal),
     "fraction": (Fraction, Fraction),
@@ -42,13 +43,17 @@ def frame(value: Any) -> bytes:
 
 def parse(content: bytes) -> Any:
     """The value of a message without its length."""
-    return _rich(json.loads(content))
+    return json.loads(content, object_hook=_rich)
 
 
 def _plain(value: Any) -> Any:
     """A value as JSON; types that JSON lacks become an object with a tag."""
-    if value is None or isinstance(value, bool | str) or type(value) in (int, float):
-        return str(value) if isinstance(value, str) else value
+    if type(value) in _AS_THEY_ARE:
+        return value
+    if type(value) is dict and _TAG not in value and all(type(key) is str for key in value):
+        return {key: item if type(item) in _AS_THEY_ARE else _plain(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return str(value)
     if type(value) is list:
         return [_plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -77,14 +82,10 @@ def _tagged(kind: str, content: Any) -> dict[str, Any]:
     return {_TAG: kind, "content": content}
 
 
-def _rich(value: Any) -> Any:
-    """The inverse of `_plain`."""
-    if isinstance(value, list):
-        return [_rich(item) for item in value]
-    if not isinstance(value, dict):
-        return value
+def _rich(value: dict[str, Any]) -> Any:
+    """The inverse of `_plain` for an object, whose content is rich already."""
     if _TAG not in value:
-        return {key: _rich(item) for key, item in value.items()}
+        return value
     kind, content = value[_TAG], value["content"]
     if kind in _TEXTS:
         return _TEXTS[kind][1](content)
@@ -100,10 +101,10 @@ def _array(content: Any) -> Any:
 
 
 _MAKERS: dict[str, Callable[[Any], Any]] = {
-    "items": lambda items: {_rich(key): _rich(item) for key, item in items},
-    "tuple": lambda items: tuple(map(_rich, items)),
-    "set": lambda items: set(map(_rich, items)),
-    "list": lambda items: list(map(_rich, items)),
+    "items": dict,
+    "tuple": tuple,
+    "set": set,
+    "list": list,
     "bytes": base64.b64decode,
     "timedelta": lambda parts: datetime.timedelta(*parts),
     "array": _array,

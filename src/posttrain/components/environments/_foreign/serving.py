@@ -1,8 +1,9 @@
 """The worker's side: performs the orders of one episode after the other on an adapter."""
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from contextlib import suppress
 from typing import Any
 
 from posttrain.components.environments._foreign import (
@@ -22,6 +23,8 @@ def open_environment(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
     """What performs orders; what the environment prints goes nowhere. Raises `UserError`."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
+    with suppress(ModuleNotFoundError):  # which is said when the environment is made; no step pays for imports
+        importlib.import_module(PACKAGES.get(split(argument["source"])[0], "json"))
     return Served(argument).perform
 
 
@@ -68,7 +71,7 @@ class Served:
         try:
             return make(**self._argument)
         except ModuleNotFoundError as error:
-            if library in PACKAGES and error.name == PACKAGES[library]:
+            if library in PACKAGES and error.name == PACKAGES[library].partition(".")[0]:
                 extra = library.replace("_", "-")
                 raise UserError(
                     f"the environment '{name}' is one of {library}, which is not installed: pip install "
@@ -96,4 +99,4 @@ class Served:
         if len(seen.text) > self._limit:
             cut = len(seen.text) - self._limit
             seen.text = f"{seen.text[: self._limit]}[{cut} characters were cut]"
-        return {**asdict(seen), "legal": None if seen.legal is None else list(seen.legal)}
+        return {**vars(seen), "legal": None if seen.legal is None else list(seen.legal)}
