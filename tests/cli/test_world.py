@@ -18,6 +18,7 @@ def test_check_of_a_plain_class(capfd: pytest.CaptureFixture[str]) -> None:
     found = json.loads(said(capfd, "world", "check", "posttrain.datasets.shop:Shop", "--turns", "4", "--json"))
     assert found.pop("steps_a_second") > 0
     assert found == {
+        "episodes": 8,
         "repeats": True,
         "repeats_in_company": True,
         "lists_legal_actions": False,
@@ -26,6 +27,11 @@ def test_check_of_a_plain_class(capfd: pytest.CaptureFixture[str]) -> None:
         "mean_reward_of_solver": 1.0,
         "survives_faults": True,
     }
+
+
+def test_a_check_of_a_slow_one_is_bounded(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ("--turns", "2", "--seconds", "0.001", "--json")
+    assert json.loads(said(capfd, "world", "check", "posttrain.datasets.shop:Shop", *words))["episodes"] == 2
 
 
 def test_play_by_the_solver(capfd: pytest.CaptureFixture[str]) -> None:

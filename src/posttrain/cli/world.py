@@ -2,7 +2,8 @@
 
 check plays random episodes (legal actions, the solver's turns, or the words given with --action) and answers: does an
 episode repeat, also in company? do failures stay in their episode? how many steps a second? what does the solver, or a
-random player, get?
+random player, get? It plays up to eight episodes, and fewer (two at least) of one that is slow, so that the check takes
+about --seconds.
 
 play shows an episode in the terminal and takes the turns from standard input; with --policy solver or legal it plays by
 itself.
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from posttrain.types import Task
 
 EPISODES = 8
+ROUNDS = 5
+"""How often the check plays an episode, about: alone, again, in company, by the solver, with faults."""
 
 
 @verb
@@ -40,6 +43,7 @@ EPISODES = 8
 @click.option("--action", "actions", multiple=True, help="A turn to choose from, where no legal ones are listed.")
 @click.option("--seed", default=0, show_default=True, help="Which episode.")
 @click.option("--turns", default=20, show_default=True, help="Most turns of an episode.")
+@click.option("--seconds", default=120.0, show_default=True, help="About how long a check may take.")
 def command(
     what: str,
     source: str,
@@ -48,6 +52,7 @@ def command(
     actions: tuple[str, ...],
     seed: int,
     turns: int,
+    seconds: float,
     as_json: bool,
 ) -> None:
     """Checks or plays."""
@@ -62,7 +67,7 @@ def command(
             if as_json:
                 print_json(played)
             return
-        found = asyncio.run(_check(environment, actions, seed, turns))
+        found = asyncio.run(_check(environment, actions, seed, turns, seconds))
     except EnvironmentFailed as error:
         raise UserError(str(error)) from None
     if as_json:
@@ -120,7 +125,9 @@ async def _episode(environment: "Environment", task: "Task", player: _Player, ch
         return [*story, rewarded + (verdict.value if verdict else 0.0)]
 
 
-async def _check(environment: "Environment", actions: Sequence[str], seed: int, turns: int) -> dict[str, Any]:
+async def _check(
+    environment: "Environment", actions: Sequence[str], seed: int, turns: int, limit: float = 120.0
+) -> dict[str, Any]:
     """The answers, by question."""
 
     async def played(policy: str, index: int) -> list[Any]:
@@ -128,23 +135,26 @@ async def _check(environment: "Environment", actions: Sequence[str], seed: int, 
         return await _episode(environment, _task(seed + index), player, seed + index, turns)
 
     began = time.perf_counter()
-    alone = [await played("legal", index) for index in range(EPISODES)]
+    alone = [await played("legal", 0)]
+    count = max(2, min(EPISODES, int(limit / ROUNDS / (time.perf_counter() - began))))
+    alone += [await played("legal", index) for index in range(1, count)]
     seconds = time.perf_counter() - began
-    again = [await played("legal", index) for index in range(EPISODES)]
-    together = list(await asyncio.gather(*(played("legal", index) for index in range(EPISODES))))
-    solved = [await played("solver", index) for index in range(EPISODES)]
+    again = [await played("legal", index) for index in range(count)]
+    together = list(await asyncio.gather(*(played("legal", index) for index in range(count))))
+    solved = [await played("solver", index) for index in range(count)]
     steps = sum((len(story) - 2) // 4 for story in alone)
     async with environment.open(_task(seed), Random(0).random) as instance:
         has_solver = await instance.solution() is not None
         listed = bool(instance.begin().legal)
-    mean = sum(story[-1] for story in solved) / EPISODES
+    mean = sum(story[-1] for story in solved) / count
     return {
+        "episodes": count,
         "repeats": alone == again,
         "repeats_in_company": alone == together,
         "lists_legal_actions": listed,
         "has_solver": has_solver,
         "steps_a_second": steps / seconds,
-        "mean_reward_at_random": sum(story[-1] for story in alone) / EPISODES,
+        "mean_reward_at_random": sum(story[-1] for story in alone) / count,
         "mean_reward_of_solver": mean if has_solver else None,
         "survives_faults": await _survives(environment, turns),
     }

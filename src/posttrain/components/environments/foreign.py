@@ -4,6 +4,7 @@
     pettingzoo:classic.tictactoe_v3   textarena:TicTacToe-v0   open_spiel:tic_tac_toe     by library and name
     gem:game:Mastermind-v0-easy       textworld:simple.z8      openenv:http://localhost:8000
     tau2:retail   bfcl:multi_turn_base   scienceworld:boil   nle:NetHackScore-v0   minihack:MiniHack-Room-5x5-v0
+    verifiers:my_taskset          a taskset of verifiers, which is installed
     mcp:python server.py          the tools of an MCP server
     mine.py:Shop                  a class with reset(seed, ...) whose public typed methods are tools
 

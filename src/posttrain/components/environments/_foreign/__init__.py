@@ -20,7 +20,7 @@ from posttrain.errors import UserError
 
 LIBRARIES: Final = (
     *("gymnasium", "pettingzoo", "textarena", "gem", "textworld", "openenv", "mcp", "open_spiel"),
-    *("tau2", "bfcl", "scienceworld", "plain"),
+    *("tau2", "bfcl", "scienceworld", "verifiers", "plain"),
 )
 """Modules of this package; ``plain`` is a class of the user's."""
 PACKAGES: Final = {
@@ -34,6 +34,7 @@ PACKAGES: Final = {
     "open_spiel": "pyspiel",
     "tau2": "tau2",
     "scienceworld": "scienceworld",
+    "verifiers": "verifiers.v1",
 }
 """The module that each library is imported as."""
 DOWN: Final = "down"

@@ -23,7 +23,7 @@ def open_environment(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
     """What performs orders; what the environment prints goes nowhere. Raises `UserError`."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    with suppress(ModuleNotFoundError):  # which is said when the environment is made; no step pays for imports
+    with suppress(ModuleNotFoundError):  # an error when the environment is made; imports count in no step
         importlib.import_module(PACKAGES.get(split(argument["source"])[0], "json"))
     return Served(argument).perform
 
