@@ -1,6 +1,7 @@
 """The verb `world`: what check finds, what play shows; `world=` on the command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,15 @@ def test_check_of_a_plain_class(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_check_of_a_slow_one_is_bounded(capfd: pytest.CaptureFixture[str]) -> None:
     words = ("--turns", "2", "--seconds", "0.001", "--json")
     assert json.loads(said(capfd, "world", "check", "posttrain.datasets.shop:Shop", *words))["episodes"] == 2
+
+
+def test_check_of_a_class_that_does_not_repeat(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "dice.py").write_text(
+        "import os\nclass Dice:\n    def reset(self, seed): return os.urandom(4).hex()\n"
+        "    def step(self, action): return '1'\n"
+    )
+    shown = said(capfd, "world", "check", f"{tmp_path}/dice.py:Dice", "--turns", "2", "--trust-code")
+    assert "refused unless repeatable=false" in shown
 
 
 def test_play_by_the_solver(capfd: pytest.CaptureFixture[str]) -> None:

@@ -141,3 +141,45 @@ def test_needs_are_exact(rollout: Rollout) -> None:
 def told(samplers: Mapping[str, ScriptedSampler]) -> set[Signal]:
     """The signals that models were asked for."""
     return {Signal(name, of=role) for role, sampler in samplers.items() for name in sampler.signals}  # type: ignore[arg-type]
+
+
+HIDDEN = Task(
+    key="hidden",
+    prompt="What is 2 + 2?",
+    answer="qz-answer",
+    demonstrations=("It is qz-shown.",),
+    fields={"contexts": ["qz-first", "qz-second"], "secret": "qz-secret"},
+    rated=RATED,
+)
+SHOW_ANSWERS = {
+    "critiqued": "a critique has the answer; what is learned follows the bare prompt",
+    "explained": "the answer is to be explained; what is learned follows the bare prompt",
+}
+"""Rollouts that show the task's answer on purpose."""
+
+
+@every_member
+def test_hidden_facts_are_read_by_no_other(rollout: Rollout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field of a task is in no context; a private context is in that of its agent alone, the answer in none."""
+    read: list[tuple[int | str, str]] = []
+
+    def spied(name: str) -> None:
+        plain = getattr(ScriptedSampler, name)
+
+        async def spy(self: ScriptedSampler, prompt: object, *more: object, **named: object) -> object:
+            text = prompt if isinstance(prompt, str) else repr(prompt)
+            read.append((self.key[0], self.decode(prompt) if isinstance(prompt, np.ndarray) else text.lower()))
+            return await plain(self, prompt, *more, **named)
+
+        monkeypatch.setattr(ScriptedSampler, name, spy)
+
+    for name in ("sample", "write"):
+        spied(name)
+    collect(rollout, HIDDEN)
+    assert not [text for _, text in read if "qz-secret" in text]
+    assert not [text for _, text in read if "qz-first" in text and "qz-second" in text]
+    shown = any("qz-answer" in text for _, text in read)
+    assert not shown or rollout.kind in SHOW_ANSWERS
+    if shown:
+        shown_in = [s for g in collect(rollout, HIDDEN) for t in g for s in t.segments]
+        assert not [s for s in shown_in if "qz-answer" in s.text.lower()], "none of it is in what is learned from"

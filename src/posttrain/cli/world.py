@@ -75,6 +75,10 @@ def command(
         return
     for name, value in found.items():
         click.echo(f"{name.replace('_', ' '):28} {value if not isinstance(value, float) else f'{value:.4g}'}")
+    if not found["repeats"]:
+        click.echo(
+            "A run in it is refused unless repeatable=false is set: it cannot be repeated or resumed to the bit."
+        )
 
 
 def _environment(source: str, settings: Sequence[str]) -> "Environment":
@@ -83,7 +87,7 @@ def _environment(source: str, settings: Sequence[str]) -> "Environment":
 
     if source in Environment.kinds():
         return component(Environment, source, settings)
-    return component(Environment, "foreign", [f"source={source}", *settings])
+    return component(Environment, "foreign", [f"source={source}", "repeatable=false", *settings])
 
 
 def _task(seed: int) -> "Task":

@@ -266,6 +266,19 @@ class Idling(Protocol):
 
 
 @runtime_checkable
+class Recalling(Protocol):
+    """A sampler of rollouts that may go on in another process."""
+
+    def recall(self) -> list[Any]:
+        """What an environment answered under this key, to be added to."""
+        ...
+
+    def forget(self) -> None:
+        """Drop all answers under this key and those that extend it, of any model."""
+        ...
+
+
+@runtime_checkable
 class LastPlace(Protocol):
     """A sampler that gives log-probabilities of the last place alone."""
 

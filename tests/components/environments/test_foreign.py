@@ -169,6 +169,32 @@ def test_what_does_not_fit_is_refused(bad: Path, tmp_path: Path) -> None:
         Foreign(source="mcp:rm all").check([task])
 
 
+UNSTEADY = """
+import os
+class Start:
+    def reset(self, seed): return os.urandom(4).hex()
+    def step(self, action): return "x"
+class Late:
+    def reset(self, seed): os.environ["STARTS"] = os.environ.get("STARTS", "") + "x"; return "same"
+    def step(self, action): return action if action == "a" else os.environ["STARTS"]
+    def solver(self): self.turn = getattr(self, "turn", 0) + 1; return "ab"[self.turn > 2]
+class Steady(Late):
+    def step(self, action): return action
+"""
+
+
+def test_what_does_not_repeat_is_refused(tmp_path: Path) -> None:
+    """Unless it is stated; what an episode leaves in its process is found too."""
+    path, task = tmp_path / "unsteady.py", Task(key="a", prompt="Go.")
+    path.write_text(UNSTEADY)
+    with pytest.raises(UserError, match=r"does not repeat.* its first observation .*repeatable=false"):
+        Foreign(source=f"{path}:Start").check([task])
+    with pytest.raises(UserError, match=r"does not repeat.* its answer to turn 3 "):
+        Foreign(source=f"{path}:Late").check([task])
+    Foreign(source=f"{path}:Late", repeatable=False).check([task])
+    Foreign(source=f"{path}:Steady").check([task])
+
+
 def test_gymnasium_in_text_and_numbers() -> None:
     pytest.importorskip("gymnasium")
     lake = Foreign(source="FrozenLake-v1", arguments={"is_slippery": False})

@@ -77,6 +77,28 @@ def test_a_partner_writes_the_turns_of_the_second_agent_and_is_not_learned_from(
     assert [(s.actor, s.trained) for s in alice.segments if s.actor == "policy"] == [("policy", True)] * len(mine.read)
 
 
+def test_a_partner_changes_places_and_each_keeps_to_its_own_context() -> None:
+    """In the second conversation the partner is Alice; the model reads Bob's context, in ids of its own."""
+    mine, theirs = Scripted(["a", "<x>", "d"]), Scripted(["<y>", "b", "<z>"])
+    rollout = replace(PLAIN, n=2, partner="bob", swapped=True, max_turns=3)
+
+    async def both() -> list[Trajectory]:
+        found = []
+        for number in range(2):
+            talk = await rollout.talk(TASK, mine, "", theirs, number).finish()
+            found += [t for t in talk.rollouts(number) if rollout._keeps(t, talk)]
+        return found
+
+    first, second = asyncio.run(both())
+    assert [s.text for s in first.segments if s.actor == "policy"] == ["a", "<x>"]
+    assert [s.text for s in second.segments if s.actor == "policy"] == ["d"]
+    assert (first.sample, second.sample) == (0, 3)
+    assert mine.read == ["A:a.", "A:a.a[<y>]", "B:c.[b]"] and theirs.read == ["B:c.[a]", "A:a.", "A:a.b[d]"]
+    assert first.learners == second.learners == frozenset({"policy"})
+    [group] = asyncio.run(rollout.collect(TASK, {"policy": Scripted(["a"] * 4), "bob": Scripted(["b"] * 4)}))
+    assert [t.sample for t in group.trajectories] == [0, 3]
+
+
 def test_held_out_conversations_are_seen_by_the_first_agent() -> None:
     own = replace(PLAIN, form=replace(FORM, formats=("x",))).held_out(2, Sampling(temperature=0.0))
     rollouts, _ = talked(["<a>", "<a>"] * 2, own)

@@ -7,16 +7,20 @@ serves one rollout and shares nothing with others.
 An environment may fail: it runs the user's code, a tool or a service. `Environment.open` gives instances whose every
 failure is an `EnvironmentFailed`. It ends one rollout, and is neither a crash of the run nor a wrong answer of the
 model.
+
+A rollout may go on in another process. `Environment.resumes` is how its environment gets to where it was.
 """
 
 import asyncio
+import hashlib
+import json
 import math
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from posttrain.component import Component
 from posttrain.errors import AlarmStop
@@ -25,6 +29,9 @@ from posttrain.types import Fact, Message, Task
 T = TypeVar("T")
 Draw = Callable[[], float]
 """Draws a number from [0, 1)."""
+Resumes = Literal["replay", "record", "anew"]
+"""How a rollout that began in an earlier process goes on: ``replay`` performs its actions again, and compares the
+answers; ``record`` takes the answers from the record, and performs only what is new; ``anew`` starts it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,11 +151,22 @@ class Environment(Component):
         """Make a new instance. Its first observation must not depend on `draw`."""
         raise NotImplementedError
 
+    @property
+    def resumes(self) -> Resumes:
+        """How a rollout that began in an earlier process goes on."""
+        return "replay"
+
     @asynccontextmanager
-    async def open(self, task: Task, draw: Draw) -> "AsyncIterator[Contained]":
-        """A new instance, contained, and closed at the end. Raises `EnvironmentFailed`."""
+    async def open(self, task: Task, draw: Draw, record: list[Any] | None = None) -> "AsyncIterator[Contained]":
+        """A new instance, contained, and closed at the end. Raises `EnvironmentFailed`.
+
+        With the record of a rollout it goes on from there, and adds to it. Raises `EpisodeChanged` where it cannot.
+        """
+        if record and self.resumes == "anew":
+            raise EpisodeChanged(f"an episode of '{self.kind}' cannot go on in another process")
         with _contained("instance"):
-            instance = Contained(self.instance(task, draw))
+            own = self.instance(task, draw)
+            instance = Contained(own) if record is None else Continued(own, record, self.resumes)
         try:
             await instance.start()
             yield instance
@@ -170,6 +188,10 @@ def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple
 
 class EnvironmentFailed(Exception):
     """An environment could not continue; the message has the error and its place."""
+
+
+class EpisodeChanged(Exception):
+    """An episode that began in an earlier process is not the same here: its rollout has to start anew."""
 
 
 class Contained:
@@ -226,6 +248,57 @@ class Contained:
         """Release resources."""
         with _contained("close"):
             await _awaited(self._instance.close())
+
+
+class Continued(Contained):
+    """An instance of a rollout that may have begun in an earlier process."""
+
+    def __init__(self, instance: Instance, record: list[Any], resumes: Resumes) -> None:
+        """`record` has an entry for each answer so far: its digest, or all of it where it is not requested again."""
+        super().__init__(instance)
+        self._record, self._whole, self._place = record, resumes == "record", 0
+
+    def begin(self) -> Observation:
+        """Return the first observation."""
+        kept = self._kept()
+        return self._same(Outcome(observation=super().begin()) if kept is None else kept).observation
+
+    async def step(self, action: str) -> Outcome:
+        """Perform an action."""
+        kept = self._kept()
+        return self._same(await super().step(action) if kept is None else kept)
+
+    def _kept(self) -> Outcome | None:
+        """The next answer of the record, where it is not requested again."""
+        if not self._whole or self._place >= len(self._record):
+            return None
+        kept = dict(self._record[self._place])
+        legal = kept.pop("legal")
+        observation = Observation(
+            text=kept.pop("text"), state_key=kept.pop("state_key"), legal=None if legal is None else tuple(legal)
+        )
+        return Outcome(observation=observation, **kept)
+
+    def _same(self, outcome: Outcome) -> Outcome:
+        """The outcome, which is in the record now. Raises `EpisodeChanged` where the record has another one."""
+        seen = outcome.observation
+        plain = {
+            "text": seen.text,
+            "state_key": seen.state_key,
+            "legal": None if seen.legal is None else list(seen.legal),
+            "reward": float(outcome.reward),
+            "done": bool(outcome.done),
+            "truncated": bool(outcome.truncated),
+            "valid": bool(outcome.valid),
+            "latency": float(outcome.latency),
+        }
+        entry = plain if self._whole else hashlib.blake2b(json.dumps(plain).encode(), digest_size=8).hexdigest()
+        if self._place == len(self._record):
+            self._record.append(entry)
+        elif self._record[self._place] != entry:
+            raise EpisodeChanged(f"answer {self._place} of the environment is not the one that it gave before")
+        self._place += 1
+        return outcome
 
 
 @contextmanager

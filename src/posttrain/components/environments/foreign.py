@@ -10,8 +10,9 @@
 
 An episode starts in a state that the task's key draws, the same for all rollouts of a task. What is drawn after that
 depends on the rollout. Python's and numpy's global draws are seeded likewise: a process has one episode at a time, so
-an episode alone equals it in company. What hangs, dies or grows beyond its limits is ended and replaced; its rollout
-ends with a failure, and no other one does. Long observations are cut and marked.
+an episode alone equals it in company. An environment that does not repeat is refused, unless ``repeatable=false``. What
+hangs, dies or grows beyond its limits is ended and replaced; its rollout ends with a failure, and no other one does.
+Long observations are cut and marked.
 
 The value of an episode is the class's `reward()`, or 0 where the library rewards turns. It counts as solved if the sum
 of both reaches `solved_at`.
@@ -39,16 +40,22 @@ from posttrain.components.environments import (
     Instance,
     Observation,
     Outcome,
+    Resumes,
     Verdict,
 )
 from posttrain.components.environments._foreign import DOWN, split
 from posttrain.components.environments._foreign.mcp import script
+from posttrain.components.environments._repeating import first_difference
 from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.turn_calls import CallForm
 from posttrain.grading.workers import Limits, Runner, Session
 from posttrain.types import Task
 
-_CACHED = ("runner", "described")
+_CACHED = ("runner", "described", "_repeats")
+_SERVERS: Mapping[str, Resumes] = {"mcp": "record", "openenv": "anew"}
+"""How episodes on servers go on in another process: a session of OpenEnv ends with its connection."""
+_TURNS = 6
+"""Most turns of the episode that is played twice."""
 _PRELOAD = "posttrain.components.environments._foreign.serving"
 
 
@@ -75,6 +82,17 @@ class Foreign(Environment):
     """What a turn of it takes, in the time of a sampled token; see `Outcome.latency`."""
     solved_at: float = 1.0
     """Sum of rewards from which an episode counts as solved."""
+    repeatable: bool = True
+    """Whether an episode is the same again with the same seed and actions, as is tried before the run. A run in an
+    environment that does not repeat is another one each time."""
+    goes_on: Resumes | None = None
+    """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of an
+    MCP server come from the record, and an episode on an OpenEnv server starts anew."""
+
+    @property
+    def resumes(self) -> Resumes:
+        """As `goes_on` has it, or by the library."""
+        return self.goes_on or _SERVERS.get(split(self.source)[0], "replay")
 
     @property
     def user_code(self) -> tuple[str, ...]:
@@ -99,6 +117,22 @@ class Foreign(Environment):
                     f"task {task.key} has no field '{missing[0]}', which reset() of '{self.source}' needs; give its "
                     "row a column of that name"
                 )
+        if self.repeatable and tasks:
+            self._check_repeats(tasks[0])
+
+    def _check_repeats(self, task: Task) -> None:
+        """Raise `UserError` where an episode is not the same again. Nothing is done to servers but a start."""
+        if "_repeats" not in self.__dict__:
+            turns = 0 if split(self.source)[0] in _SERVERS else _TURNS
+            self.__dict__["_repeats"] = first_difference(self, task, turns)
+        place = self.__dict__["_repeats"]
+        if place is not None:
+            what = f"its answer to turn {place}" if place else "its first observation"
+            raise UserError(
+                f"the environment '{self.source}' does not repeat: with the same seed and the same actions {what} was "
+                "another one the second time. Draw from the seed that reset() takes, or set repeatable=false, and no "
+                "run in it can be repeated or resumed to the bit"
+            )
 
     def instance(self, task: Task, draw: Draw) -> Instance:
         """An episode, which starts its process later."""

@@ -68,7 +68,9 @@ class Talk:
     hint: str = ""
     """The format that this conversation is asked for."""
     partner: tuple[str, Sampler] | None = None
-    """Role and sampler of the second agent; None is those of the first."""
+    """Role and sampler of the other agent; None is those of the first."""
+    partner_place: int = 1
+    """Which of the two agents the partner is."""
     turns: list[Segment] = field(default_factory=list)
     views: list[list[Segment]] = field(default_factory=lambda: [[], []])
     answers: list[str] = field(default_factory=list)
@@ -94,7 +96,7 @@ class Talk:
     async def next_turn(self) -> Segment | None:
         """The next turn; None where the context has no room for one."""
         ids = self.context()
-        role, sampler = (self.role, self.sampler) if self.partner is None or not self.speaker else self.partner
+        role, sampler = self._author(self.speaker)
         if len(ids) >= sampler.context:
             return None
         [completion] = await sampler.sample(ids, 1, self.sampling)
@@ -115,19 +117,25 @@ class Talk:
         if self.views[1 - place]:
             self._hear(1 - place, turn)
 
+    def _author(self, place: int) -> tuple[str, Sampler]:
+        """Role and sampler of an agent, in whose ids it reads and writes."""
+        other = self.partner if place == self.partner_place else None
+        return (self.role, self.sampler) if other is None else other
+
     def _open(self, place: int) -> None:
         prompt = self.form.prompt(self.task, place, self.hint)
         if self.turns:
             prompt = with_opening(prompt, self._heard(self.turns[-1], 1 - place))
-        ids = self.sampler.encode(prompt)
-        text = prompt if isinstance(prompt, str) else self.sampler.decode(ids)
+        sampler = self._author(place)[1]
+        ids = sampler.encode(prompt)
+        text = prompt if isinstance(prompt, str) else sampler.decode(ids)
         self.views[place].append(Segment(actor="prompt", token_ids=ids, text=text, turn=len(self.turns)))
 
     def _hear(self, place: int, turn: Segment) -> None:
         text = self._heard(turn, 1 - place)
         prompt = self.form.prompt(self.task, place, self.hint)
         own = self.views[place][-1].token_ids
-        ids = self.sampler.encode_reply(prompt, own, Message(role="user", content=text))
+        ids = self._author(place)[1].encode_reply(prompt, own, Message(role="user", content=text))
         self.views[place].append(Segment(actor="environment", token_ids=ids, turn=len(self.turns), text=text))
 
     def _heard(self, turn: Segment, place: int) -> str:

@@ -23,6 +23,7 @@ from pydantic import Field, NonNegativeFloat, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.environments import Contained, Environment, EnvironmentFailed, Episode, with_opening
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.signals import SCORES, Signal
@@ -84,9 +85,12 @@ class ByValues(Rollout):
 
     async def _play(self, task: Task, sampler: Sampler, critic: Sampler | None, sample: int) -> Trajectory:
         """One rollout; a failure of the environment ends it."""
+        return await continued(sampler, lambda sampler: self._episode(task, sampler, critic, sample))
+
+    async def _episode(self, task: Task, sampler: Sampler, critic: Sampler | None, sample: int) -> Trajectory:
         segments, episode, failure, reason = list[Segment](), Episode(), "", "length"
         try:
-            async with self.environment.open(task, sampler.uniform) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
                 episode, reason = await self._turns(instance, task, sampler, critic, segments)
                 await instance.finish()
                 episode = replace(episode, measures=instance.measures(), verdict=instance.verdict())

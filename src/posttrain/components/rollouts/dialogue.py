@@ -5,7 +5,8 @@ alternately. Each reads its own context, the problem, and the messages of the ot
 The conversation ends when the same answer is stated in two turns, or after `max_turns` turns, without an answer then.
 
 A conversation gives two rollouts, one as each agent saw it; both learn, from their own turns. With a `partner` the
-second agent is another model, and the conversation gives the rollout of the first. A task has its two
+second agent is another model, and the conversation gives the rollout of the first. With `swapped` the two change places
+in every second conversation. A task has its two
 private contexts in the field `form.column`, a list of two texts. In the first round varied formats are requested: a
 conversation draws one of `form.formats`.
 
@@ -24,7 +25,7 @@ from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._exchange import Form, Talk
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Group, Task
+from posttrain.types import Group, Task, Trajectory
 
 
 @frozen
@@ -45,6 +46,8 @@ class Dialogue(Rollout):
     """The model of both agents, or of the first where the second has its own."""
     partner: str | None = None
     """The role of the second agent, whose turns are not learned from; None is the model of the first."""
+    swapped: bool = False
+    """Whether the partner is the first agent in every second conversation of a task."""
 
     @property
     def group_size(self) -> int | None:
@@ -70,8 +73,8 @@ class Dialogue(Rollout):
         """The same conversation, seen by the first agent, without a requested format."""
         return replace(self, n=n, form=replace(self.form, formats=()), rollouts="first", sampling=sampling)
 
-    def talk(self, task: Task, sampler: Sampler, hint: str = "", other: Sampler | None = None) -> Talk:
-        """A conversation that has not begun; `other` writes the turns of the second agent."""
+    def talk(self, task: Task, sampler: Sampler, hint: str = "", other: Sampler | None = None, number: int = 0) -> Talk:
+        """A conversation that has not begun; `other` writes the turns of the partner."""
         return Talk(
             form=self.form,
             task=task,
@@ -81,6 +84,7 @@ class Dialogue(Rollout):
             max_turns=self.max_turns,
             role=self.role,
             partner=None if self.partner is None or other is None else (self.partner, other),
+            partner_place=0 if self.swapped and number % 2 else 1,
         )
 
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
@@ -89,17 +93,22 @@ class Dialogue(Rollout):
         other = None if self.partner is None else sampler_of(self.partner, samplers)
         talks = await asyncio.gather(
             *(
-                self._talk(task, sampler.bind("exchange", i), None if other is None else other.bind("exchange", i))
+                self._talk(task, sampler.bind("exchange", i), None if other is None else other.bind("exchange", i), i)
                 for i in range(self.n)
             )
         )
-        found = [t for number, talk in enumerate(talks) for t in talk.rollouts(number)]
-        both = self.rollouts == "both" and other is None
-        kept = [t for t in found if both or t.sample % 2 == 0]
+        kept = [t for number, talk in enumerate(talks) for t in talk.rollouts(number) if self._keeps(t, talk)]
         return [Group(key=task.key, trajectories=tuple(kept))]
 
-    async def _talk(self, task: Task, sampler: Sampler, other: Sampler | None) -> Talk:
-        return await self.talk(task, sampler, drawn(self.form.formats, sampler), other).finish()
+    def _keeps(self, seen: Trajectory, talk: Talk) -> bool:
+        """Whether the group has what an agent saw: not what a partner saw."""
+        place = seen.sample % 2
+        if talk.partner is not None:
+            return place != talk.partner_place
+        return self.rollouts == "both" or place == 0
+
+    async def _talk(self, task: Task, sampler: Sampler, other: Sampler | None, number: int) -> Talk:
+        return await self.talk(task, sampler, drawn(self.form.formats, sampler), other, number).finish()
 
 
 def drawn(formats: Sequence[str], sampler: Sampler) -> str:

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout, Scorer
@@ -45,7 +46,7 @@ class DialogueTree(Rollout):
     """Searches each task, and returns the turns of each node with several children."""
 
     of: Dialogue = Dialogue()
-    """How the two talk; its `n` and `formats` are not used."""
+    """How the two talk, without a partner; its `n` and `formats` are not used."""
     searches: Count = 8
     """Nodes that are expanded, at most."""
     rollouts: Count = 3
@@ -58,6 +59,14 @@ class DialogueTree(Rollout):
     """Normalised edit distance up to which a node is too near to an expanded one."""
     merged: Share = 0.1
     """Edit distance over the length plus one up to which a turn is its sibling."""
+
+    @field_validator("of")
+    @classmethod
+    def check_of(cls, of: Dialogue) -> Dialogue:
+        """Refuse a partner, whose turns cannot be compared with the role's."""
+        if of.partner is not None:
+            raise PydanticCustomError("partner", "both agents of a tree are one model; leave partner out")
+        return of
 
     @property
     def temperature(self) -> float:

@@ -31,6 +31,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.environments import Environment, EnvironmentFailed
 from posttrain.components.rollouts import Rollout, Scorer
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampler, Sampling
@@ -109,11 +110,14 @@ class ExpertStates(Rollout):
 
     async def _failed_expert(self, task: Task, sampler: Sampler) -> list[str]:
         """The turns of the task's expert, if it fails when it is played again; none otherwise."""
+        return await continued(sampler.bind("expert"), lambda sampler: self._failed(task, sampler))
+
+    async def _failed(self, task: Task, sampler: Sampler) -> list[str]:
         if self.states < 2 or not task.episodes:
             return []
         texts = [part.text for part in task.episodes[0] if part.actor == "policy"][: self.max_turns]
         try:
-            async with self.environment.open(task, sampler.bind("expert").uniform) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
                 instance.begin()
                 for place, text in enumerate(texts):
                     if (await instance.step(text)).done:

@@ -22,6 +22,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.environments import Contained, Environment, EnvironmentFailed, Episode, with_opening
 from posttrain.components.rollouts import Inserted, Rollout
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampler, Sampling
@@ -75,9 +76,12 @@ class HintInfer(Rollout):
 
     async def _rollout(self, task: Task, sampler: Sampler, sample: int, sampling: Sampling, most: int) -> Trajectory:
         """One rollout. A failure of the environment ends it."""
+        return await continued(sampler, lambda sampler: self._episode(task, sampler, sample, sampling, most))
+
+    async def _episode(self, task: Task, sampler: Sampler, sample: int, sampling: Sampling, most: int) -> Trajectory:
         own, failure = _Progress(left=most), ""
         try:
-            async with self.environment.open(task, sampler.uniform) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
                 prompt = with_opening(task.prompt, instance.begin().text)
                 ids = sampler.encode(prompt)
                 own.segments.append(Segment(actor="prompt", token_ids=ids, text=sampler.decode(ids)))

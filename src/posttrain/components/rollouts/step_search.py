@@ -44,6 +44,7 @@ from posttrain.components.environments import (
     with_opening,
 )
 from posttrain.components.rollouts import Rollout, Scorer
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampler, Sampling
@@ -107,7 +108,13 @@ class StepSearch(Rollout):
 
     async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
         """A group for each state in which actions were tried."""
-        sampler = sampler_of(self.role, samplers)
+        return await continued(
+            sampler_of(self.role, samplers), lambda sampler: self._searched(task, sampler, samplers, scorer)
+        )
+
+    async def _searched(
+        self, task: Task, sampler: Sampler, samplers: Mapping[str, Sampler], scorer: Scorer
+    ) -> list[Group]:
         own = sampler_of(self.search.critic, samplers) if self.search.critic else None
         tree = _Tree(self, self.n, task, sampler, own)
         await tree.start()
@@ -224,8 +231,9 @@ class _Tree:
 
     async def start(self) -> None:
         """Note the first state, if the environment works; a rollout records why it does not."""
+        draws = self._sampler.bind("draws")
         try:
-            async with self._settings.environment.open(self._task, self._sampler.bind("draws").uniform) as instance:
+            async with self._settings.environment.open(self._task, draws.uniform, record_of(draws)) as instance:
                 self._begin(instance.begin())
         except EnvironmentFailed:
             pass
@@ -246,10 +254,11 @@ class _Tree:
         """A rollout that begins with the actions of a path; what is reached for the first time is noted."""
         segments: list[Segment] = []
         episode, failure = Episode(), ""
+        # All rollouts of a task have the same draws of the environment, so that a path leads to the same state.
+        draws, sampler = self._sampler.bind("draws"), self._sampler.bind("search", number)
         try:
-            # All rollouts of a task have the same draws of the environment, so that a path leads to the same state.
-            async with self._settings.environment.open(self._task, self._sampler.bind("draws").uniform) as instance:
-                valid = await self._steps(instance, path, segments, self._sampler.bind("search", number))
+            async with self._settings.environment.open(self._task, draws.uniform, record_of(sampler)) as instance:
+                valid = await self._steps(instance, path, segments, sampler)
                 await instance.finish()
                 rewards = tuple(s.reward for s in segments if s.state_key is not None)
                 episode = Episode(valid_turns=tuple(valid), turn_rewards=rewards, measures=instance.measures())

@@ -20,6 +20,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.environments import Contained, Environment, EnvironmentFailed, Episode, with_opening
 from posttrain.components.rollouts import Rollout, Row
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
@@ -64,9 +65,12 @@ class Summarized(Rollout):
 
     async def _episode(self, task: Task, sampler: Sampler, number: int) -> list[Trajectory]:
         """The rows of one episode. A failure of the environment ends it."""
+        return await continued(sampler, lambda sampler: self._rows(task, sampler, number))
+
+    async def _rows(self, task: Task, sampler: Sampler, number: int) -> list[Trajectory]:
         own, failure = _Progress(), ""
         try:
-            async with self.environment.open(task, sampler.uniform) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
                 await self._play(instance, own, task, sampler)
                 await instance.finish()
                 own.facts = replace(own.facts, measures=instance.measures(), verdict=instance.verdict())

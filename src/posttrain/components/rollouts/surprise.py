@@ -25,6 +25,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.environments import Contained, Environment, EnvironmentFailed, Episode, with_opening
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.components.rollouts._surprise import GREATEST, Density, turn_of
 from posttrain.components.rollouts.turns import Turns
@@ -82,10 +83,14 @@ class Surprise(Rollout):
 
     async def _episode(self, task: Task, both: Sequence[Sampler], sample: int) -> "_Episode":
         """One episode. A failure of the environment ends it."""
+        key = both[0].bind("surprise", sample)
+        return await continued(key, lambda _: self._played(task, both, sample))
+
+    async def _played(self, task: Task, both: Sequence[Sampler], sample: int) -> "_Episode":
         episode = _Episode(sample=sample)
         bound = [sampler.bind("surprise", sample, i) for i, sampler in enumerate(both)]
         try:
-            async with self.environment.open(task, bound[0].uniform) as instance:
+            async with self.environment.open(task, bound[0].uniform, record_of(bound[0])) as instance:
                 await self._play(instance, episode, task, bound)
                 await instance.finish()
                 episode.facts = replace(episode.facts, measures=instance.measures(), verdict=instance.verdict())

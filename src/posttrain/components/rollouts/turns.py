@@ -30,12 +30,14 @@ from posttrain.components.environments import (
     Environment,
     EnvironmentFailed,
     Episode,
+    EpisodeChanged,
     Observation,
     Outcome,
     with_opening,
 )
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._allowed import Allowed, masked_sampler, schema_of
+from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._race import Race
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Idling, Sampler, Sampling
@@ -111,18 +113,26 @@ class Turns(Rollout):
 
         A failure of the environment ends it.
         """
+        return await continued(sampler, lambda sampler: self._rollout(task, sampler, sample, given, race))
+
+    async def _rollout(
+        self, task: Task, sampler: Sampler, sample: int, given: Sequence[str], race: Race | None
+    ) -> Trajectory:
         progress = _Progress(prompt=task.prompt)
         failure = ""
         try:
-            async with self.environment.open(task, sampler.uniform) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
                 await self._play(task, instance, progress, sampler, given, race)
                 await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
             failure = str(error)
             progress.segments = progress.segments or [_prompt(progress.prompt, sampler)]
+        except EpisodeChanged:
+            progress.starts_anew = True
+            raise
         finally:
-            if race is not None:
+            if race is not None and not progress.starts_anew:
                 race.leave(None if failure or progress.dropped else progress.episode.cost)
         return Trajectory(
             task=task,
@@ -242,6 +252,8 @@ class _Progress:
     episode: Episode = field(default_factory=Episode)
     dropped: bool = False
     """Whether enough others had ended."""
+    starts_anew: bool = False
+    """Whether its environment did not repeat what it had answered."""
 
     @property
     def token_ids(self) -> IntArray:

@@ -59,6 +59,8 @@ class Gate:
     waiting: list[Waiting] = field(default_factory=list)
     busy: int = 0
     """Requests and scores that are under way."""
+    anew: int = 0
+    """Rollouts that started anew, since their environments did not repeat what they had answered."""
 
     async def wait(self, progress: Progress, name: str) -> None:
         """Return when the piece may be sampled; then it is under way."""
@@ -127,6 +129,19 @@ class PiecedSampler:
     def uniform(self) -> float:
         """The next random number in [0, 1)."""
         return self._base.uniform()
+
+    def recall(self) -> list[Any]:
+        """What an environment answered under this key, to be added to; it is kept until the group ends."""
+        empty: dict[str, Any] = {"step": self._gate.step, "seen": []}
+        kept: list[Any] = self._progress.answers.setdefault(f"{self._name()} seen", empty)["seen"]
+        return kept
+
+    def forget(self) -> None:
+        """Drop all answers under this key and those that extend it, of any model."""
+        key, answers = f"{_spelt(self._key)} " if self._key else "", self._progress.answers
+        for name in [name for name in answers if name.partition(" ")[2].startswith(key)]:
+            del answers[name]
+        self._gate.anew += 1
 
     async def sample(
         self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
@@ -256,7 +271,11 @@ class PiecedSampler:
         )
 
     def _name(self) -> str:
-        return " ".join(repr(part) for part in (self._role, *self._key))
+        return _spelt((self._role, *self._key))
+
+
+def _spelt(key: Sequence[int | str]) -> str:
+    return " ".join(map(repr, key))
 
 
 def _match(stops: StopStrings | None, piece: Completion) -> tuple[int, str | None]:
@@ -301,10 +320,13 @@ def plain_answers(progress: Progress) -> dict[str, Any]:
     from pydantic import TypeAdapter
 
     scores = TypeAdapter(list[Score | None])
-    return {
-        name: {**answer, "scores": scores.dump_python(answer["scores"], mode="json")} if "scores" in answer else answer
-        for name, answer in progress.answers.items()
-    }
+
+    def plain(answer: dict[str, Any]) -> dict[str, Any]:
+        if "scores" in answer:
+            return {**answer, "scores": scores.dump_python(answer["scores"], mode="json")}
+        return {**answer, "seen": list(answer["seen"])} if "seen" in answer else answer
+
+    return {name: plain(answer) for name, answer in progress.answers.items()}
 
 
 def read_answers(packed: dict[str, Any]) -> dict[str, dict[str, Any]]:

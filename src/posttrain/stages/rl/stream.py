@@ -336,7 +336,12 @@ class Stream:
             own.memory["filters"], kept, more = filter_groups(own.filters, own.memory["filters"], kept)
             dropped += more
         ages = Staleness(spans=spans, step=self._step, eta=self._settings.eta).metrics()
-        numbers = {"groups_running": float(len(self._flight.flown)), "groups_waiting": float(len(self._table))}
+        numbers = {
+            "groups_running": float(len(self._flight.flown)),
+            "groups_waiting": float(len(self._table)),
+            "episodes_anew": float(self._flight.gate.anew),
+        }
+        self._flight.gate.anew = 0
         return Collected(groups=groups, kept=kept, dropped=dropped, metrics={**self._metrics, **ages, **numbers})
 
     def _marked(self, groups: list[Group]) -> list[Group]:
