@@ -18,17 +18,19 @@ import math
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from posttrain.component import Component
-from posttrain.errors import AlarmStop
+from posttrain.errors import AlarmStop, UserError
 from posttrain.types import Fact, Message, Task
 
 T = TypeVar("T")
 Draw = Callable[[], float]
 """Draws a number from [0, 1)."""
+REQUESTS = 32
+"""Most texts of other roles in a turn."""
 Resumes = Literal["replay", "record", "anew"]
 """How a rollout that began in an earlier process goes on: ``replay`` performs its actions again, and compares the
 answers; ``record`` takes the answers from the record, and performs only what is new; ``anew`` starts it again."""
@@ -43,6 +45,22 @@ class Observation:
     """Identifies the state, for methods that compare turns in the same state. None takes the text."""
     legal: tuple[str, ...] | None = None
     """The actions that may follow, where the environment lists them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What another role is to write before a turn is over, such as a simulated user.
+
+    What only that role may read is in `prompt`, and in no observation.
+    """
+
+    role: str
+    prompt: tuple[Message, ...]
+    max_tokens: int = 256
+
+
+Writer = Callable[[Request], Awaitable[str]]
+"""Writes what a role was requested to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +80,8 @@ class Outcome:
     latency: float = 0.0
     """What the action takes by the environment's own statement, in the time of a token that is sampled. No clock is
     read: which rollouts are first, and what a quota lets begin, goes by tokens and this."""
+    request: Request | None = None
+    """What another role is to write; `Instance.reply` takes it, and has what follows. Rewards and latencies add up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +137,10 @@ class Instance:
         """Perform an action: the text of the model's turn, stop strings included."""
         raise NotImplementedError
 
+    async def reply(self, text: str) -> Outcome:
+        """Take what another role wrote; see `Outcome.request`."""
+        raise NotImplementedError
+
     async def solution(self) -> str | None:
         """The next turn of a player who solves the task; None where the environment has no such player."""
         return None
@@ -152,21 +176,38 @@ class Environment(Component):
         raise NotImplementedError
 
     @property
+    def roles(self) -> frozenset[str]:
+        """Roles that write for its instances, see `Outcome.request`."""
+        return frozenset()
+
+    def check_alone(self, tasks: Sequence[Task]) -> None:
+        """As `check`, where no other role can write. Raises `UserError`."""
+        if self.roles:
+            raise UserError(
+                f"the environment '{self.kind}' has the role '{min(self.roles)}' write in its episodes, which no one "
+                "does here; only rollout.kind=turns lets other roles write"
+            )
+        self.check(tasks)
+
+    @property
     def resumes(self) -> Resumes:
         """How a rollout that began in an earlier process goes on."""
         return "replay"
 
     @asynccontextmanager
-    async def open(self, task: Task, draw: Draw, record: list[Any] | None = None) -> "AsyncIterator[Contained]":
+    async def open(
+        self, task: Task, draw: Draw, record: list[Any] | None = None, write: Writer | None = None
+    ) -> "AsyncIterator[Contained]":
         """A new instance, contained, and closed at the end. Raises `EnvironmentFailed`.
 
-        With the record of a rollout it goes on from there, and adds to it. Raises `EpisodeChanged` where it cannot.
+        `write` lets other roles write, where an instance requests it. With the record of a rollout it goes on from
+        there, and adds to it. Raises `EpisodeChanged` where it cannot.
         """
         if record and self.resumes == "anew":
             raise EpisodeChanged(f"an episode of '{self.kind}' cannot go on in another process")
         with _contained("instance"):
             own = self.instance(task, draw)
-            instance = Contained(own) if record is None else Continued(own, record, self.resumes)
+            instance = Contained(own, write) if record is None else Continued(own, write, record, self.resumes)
         try:
             await instance.start()
             yield instance
@@ -189,6 +230,11 @@ def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple
 class EnvironmentFailed(Exception):
     """An environment could not continue; the message has the error and its place."""
 
+    def __init__(self, message: str, counted: str = "") -> None:
+        """`counted` names a kind of failures that are counted in the metrics."""
+        super().__init__(message)
+        self.counted = counted
+
 
 class EpisodeChanged(Exception):
     """An episode that began in an earlier process is not the same here: its rollout has to start anew."""
@@ -197,8 +243,8 @@ class EpisodeChanged(Exception):
 class Contained:
     """An instance whose failures and results of a wrong type are raised as `EnvironmentFailed`."""
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    def __init__(self, instance: Instance, write: Writer | None = None) -> None:
+        self._instance, self._write = instance, write
 
     async def start(self) -> None:
         """Get ready."""
@@ -222,14 +268,24 @@ class Contained:
             return _observation(_of_type(Observation, self._instance.begin()))
 
     async def step(self, action: str) -> Outcome:
-        """Perform an action."""
+        """Perform an action, with what other roles write before the turn is over."""
         with _contained("step"):
-            outcome = _of_type(Outcome, await _awaited(self._instance.step(action)))
-            _observation(outcome.observation)
-            _finite(outcome.reward, "the reward of a turn")
-            if _finite(outcome.latency, "the latency of a turn") < 0:
-                raise ValueError(f"the latency of a turn is {outcome.latency}")
-            return outcome
+            outcome = _checked(await _awaited(self._instance.step(action)))
+        for _ in range(REQUESTS):
+            if outcome.request is None:
+                return outcome
+            if self._write is None:
+                raise EnvironmentFailed(f"the role '{outcome.request.role}' is to write, and no one does here")
+            text = await self._write(outcome.request)
+            with _contained("reply"):
+                after = _checked(await _awaited(self._instance.reply(text)))
+            outcome = replace(
+                after,
+                reward=outcome.reward + after.reward,
+                latency=outcome.latency + after.latency,
+                valid=outcome.valid and after.valid,
+            )
+        raise EnvironmentFailed(f"more than {REQUESTS} texts of other roles were requested in a turn")
 
     def verdict(self) -> Verdict | None:
         """The environment's verdict, if it gives one."""
@@ -253,9 +309,9 @@ class Contained:
 class Continued(Contained):
     """An instance of a rollout that may have begun in an earlier process."""
 
-    def __init__(self, instance: Instance, record: list[Any], resumes: Resumes) -> None:
+    def __init__(self, instance: Instance, write: Writer | None, record: list[Any], resumes: Resumes) -> None:
         """`record` has an entry for each answer so far: its digest, or all of it where it is not requested again."""
-        super().__init__(instance)
+        super().__init__(instance, write)
         self._record, self._whole, self._place = record, resumes == "record", 0
 
     def begin(self) -> Observation:
@@ -332,6 +388,15 @@ def _of_type(kind: type[T], value: object) -> T:
 def _observation(observation: Observation) -> Observation:
     _of_type(str, observation.text)
     return observation
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    _of_type(Outcome, outcome)
+    _observation(outcome.observation)
+    _finite(outcome.reward, "the reward of a turn")
+    if _finite(outcome.latency, "the latency of a turn") < 0:
+        raise ValueError(f"the latency of a turn is {outcome.latency}")
+    return outcome
 
 
 def _finite(value: float, what: str) -> float:

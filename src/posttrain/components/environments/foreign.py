@@ -40,6 +40,7 @@ from posttrain.components.environments import (
     Instance,
     Observation,
     Outcome,
+    Request,
     Resumes,
     Verdict,
 )
@@ -85,6 +86,10 @@ class Foreign(Environment):
     repeatable: bool = True
     """Whether an episode is the same again with the same seed and actions, as is tried before the run. A run in an
     environment that does not repeat is another one each time."""
+    user: str | None = None
+    """Who plays the user of tau2: the model of a role, as ``role:user``, or a function of its messages, as
+    ``mine.py:user``. None shows what the user wants at once. A role's model may be an endpoint:
+    ``models.user.source=http://...``."""
     goes_on: Resumes | None = None
     """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of an
     MCP server come from the record, and an episode on an OpenEnv server starts anew."""
@@ -95,10 +100,18 @@ class Foreign(Environment):
         return self.goes_on or _SERVERS.get(split(self.source)[0], "replay")
 
     @property
+    def roles(self) -> frozenset[str]:
+        """The user's role, if a model plays it."""
+        kind, _, role = (self.user or "").partition(":")
+        return frozenset({role}) if kind == "role" and role else frozenset()
+
+    @property
     def user_code(self) -> tuple[str, ...]:
         """The file or module of a class, of a server, or of a view."""
         library, name = split(self.source)
         own = [self.view] if ":" in self.view else []
+        if self.user is not None and not self.roles:
+            own.append(self.user)
         if library == "mcp":
             own.append(script(name))
         elif library == "plain" and not name.startswith("posttrain."):
@@ -107,6 +120,10 @@ class Foreign(Environment):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The environment can be made, and the tasks have the fields that it needs."""
+        if self.user is not None and (split(self.source)[0] != "tau2" or ":" not in self.user):
+            raise UserError(
+                f"user={self.user}: only environments of tau2 have a user, which is role:NAME or file.py:function"
+            )
         for spelling in self.user_code:
             require(spelling)
         needed = [name for name, required in self.described["fields"].items() if required]
@@ -163,7 +180,7 @@ class Foreign(Environment):
         """The workers."""
         argument = {
             "source": self.source,
-            "arguments": dict(self.arguments),
+            "arguments": {**self.arguments, **({"user": self.user} if self.user is not None else {})},
             "view": self.view,
             "calls": self.calls,
             "characters": self.characters,
@@ -210,10 +227,19 @@ class Visit(Instance):
 
     async def step(self, action: str) -> Outcome:
         """Perform a turn."""
-        seen = await self.order("step", action=action)
+        return self._outcome(await self.order("step", action=action))
+
+    async def reply(self, text: str) -> Outcome:
+        """Take what the user wrote."""
+        return self._outcome(await self.order("reply", text=text))
+
+    def _outcome(self, seen: Mapping[str, Any]) -> Outcome:
+        if seen["fault"]:
+            raise EnvironmentFailed(f"the episode ended by its user: {seen['fault']}", counted=seen["fault"])
         self._rewarded += float(seen["reward"])
         for name in self._counts:
             self._counts[name] += seen[name]
+        role = next(iter(self._rules.roles), "")
         return Outcome(
             observation=self._observed(seen),
             reward=float(seen["reward"]),
@@ -221,6 +247,7 @@ class Visit(Instance):
             truncated=bool(seen["truncated"]),
             valid=bool(seen["valid"]),
             latency=self._rules.latency,
+            request=None if seen["request"] is None else Request(role=role, prompt=tuple(seen["request"])),
         )
 
     async def solution(self) -> str | None:

@@ -59,7 +59,7 @@ class Foreseen(Environment):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Tasks must be those of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def instance(self, task: Task, draw: Draw) -> Instance:
         """An instance of the environment, with its rules in front."""

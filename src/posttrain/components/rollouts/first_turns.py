@@ -63,6 +63,7 @@ class FirstTurns(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
+        self.environment.check_alone(tasks)
         self._turns.check(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> Turns:

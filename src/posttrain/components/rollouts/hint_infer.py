@@ -57,7 +57,7 @@ class HintInfer(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> Turns:
         """Plain rollouts with the tool."""

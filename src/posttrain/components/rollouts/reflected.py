@@ -95,7 +95,7 @@ class Reflected(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> "Reflected":
         """`n` chains."""

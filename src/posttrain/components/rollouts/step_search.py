@@ -100,7 +100,7 @@ class StepSearch(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> Turns:
         """The same environment and number of turns, without a search."""

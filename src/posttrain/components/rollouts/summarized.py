@@ -50,7 +50,7 @@ class Summarized(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> "Summarized":
         """The last row of each episode, which has its outcome."""

@@ -66,7 +66,7 @@ class Surprise(Rollout):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment."""
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
 
     def held_out(self, n: int, sampling: Sampling) -> Turns:
         """Explore alone, for as many turns."""

@@ -19,6 +19,7 @@ in GiGPO, Feng et al. 2025, arXiv:2505.10978, section 4.1.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -33,6 +34,8 @@ from posttrain.components.environments import (
     EpisodeChanged,
     Observation,
     Outcome,
+    Request,
+    Writer,
     with_opening,
 )
 from posttrain.components.rollouts import Rollout
@@ -41,7 +44,7 @@ from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._race import Race
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Idling, Sampler, Sampling
-from posttrain.errors import UserError
+from posttrain.errors import NoAnswer, UserError
 from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
 
@@ -85,6 +88,16 @@ class Turns(Rollout):
         kind, _, column = self.allowed.partition(":")
         return column if kind == "schema" and column else None
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """Those that write for the environment."""
+        return self.environment.roles - {self.role}
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.roles
+
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment, with schemas where turns follow one."""
         self.environment.check(tasks)
@@ -103,30 +116,54 @@ class Turns(Rollout):
         """One group of `n` rollouts."""
         sampler = sampler_of(self.role, samplers)
         # The name is a part of the key of random draws: another one would change them.
-        rollouts = [self.rollout(task, sampler.bind("attempt", i), i) for i in range(self.n)]
+        others = {role: sampler_of(role, samplers) for role in self.environment.roles}
+        rollouts = [
+            self.rollout(
+                task,
+                sampler.bind("attempt", i),
+                i,
+                others={role: other.bind("attempt", i, "requested") for role, other in others.items()},
+            )
+            for i in range(self.n)
+        ]
         return [Group(key=task.key, trajectories=tuple(await asyncio.gather(*rollouts)))]
 
     async def rollout(
-        self, task: Task, sampler: Sampler, sample: int, given: Sequence[str] = (), race: Race | None = None
+        self,
+        task: Task,
+        sampler: Sampler,
+        sample: int,
+        given: Sequence[str] = (),
+        race: Race | None = None,
+        others: Mapping[str, Sampler] = MappingProxyType({}),
     ) -> Trajectory:
         """One rollout, whose first turns may be given (as actor ``demonstration``, trained).
 
-        A failure of the environment ends it.
+        A failure of the environment ends it. `others` write where the environment requests it, by role.
         """
-        return await continued(sampler, lambda sampler: self._rollout(task, sampler, sample, given, race))
+        return await continued(sampler, lambda sampler: self._rollout(task, sampler, sample, given, race, others))
 
     async def _rollout(
-        self, task: Task, sampler: Sampler, sample: int, given: Sequence[str], race: Race | None
+        self,
+        task: Task,
+        sampler: Sampler,
+        sample: int,
+        given: Sequence[str],
+        race: Race | None,
+        others: Mapping[str, Sampler],
     ) -> Trajectory:
         progress = _Progress(prompt=task.prompt)
         failure = ""
         try:
-            async with self.environment.open(task, sampler.uniform, record_of(sampler)) as instance:
+            write = _writer({role: other.bind() for role, other in others.items()})
+            async with self.environment.open(task, sampler.uniform, record_of(sampler), write) as instance:
                 await self._play(task, instance, progress, sampler, given, race)
                 await instance.finish()
                 progress.end(instance)
         except EnvironmentFailed as error:
             failure = str(error)
+            if error.counted:
+                progress.episode = replace(progress.episode, measures={error.counted: 1.0})
             progress.segments = progress.segments or [_prompt(progress.prompt, sampler)]
         except EpisodeChanged:
             progress.starts_anew = True
@@ -274,6 +311,22 @@ class _Progress:
         """Add the measures and the verdict of the environment."""
         self.episode = replace(self.episode, measures=instance.measures())
         self.episode = replace(self.episode, verdict=instance.verdict())
+
+
+def _writer(others: Mapping[str, Sampler]) -> Writer:
+    """Has a role write what is requested, or raises `EnvironmentFailed`."""
+
+    async def write(request: Request) -> str:
+        if request.role not in others:
+            raise EnvironmentFailed(f"the role '{request.role}' is to write, which the environment does not declare")
+        sampling = Sampling(max_tokens=request.max_tokens)
+        try:
+            (text,) = await others[request.role].write(request.prompt, 1, sampling)
+        except NoAnswer as error:
+            raise EnvironmentFailed(f"the role '{request.role}' gave no answer: {error}") from error
+        return text
+
+    return write
 
 
 def _prompt(prompt: str | tuple[Message, ...], sampler: Sampler) -> Segment:

@@ -43,7 +43,7 @@ class Played(Tasks):
     def load(self) -> Sequence[Task]:
         """The tasks of the source, in its order. Raises `UserError` for one that cannot be played."""
         tasks = self.tasks.load()
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
         return tuple(wait_for(self._all(tasks)))
 
     def describe(self) -> str:

@@ -45,7 +45,7 @@ class Primed(Tasks):
     def load(self) -> Sequence[Task]:
         """The tasks with their episodes. Raises `UserError` where there is none."""
         tasks = self.tasks.load()
-        self.environment.check(tasks)
+        self.environment.check_alone(tasks)
         kept = wait_for(self._all(tasks))[: self.most]
         if not kept:
             raise UserError(

@@ -93,11 +93,15 @@ def duplicated(group: Group) -> list[float]:
 
 
 def turn_metrics(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Metrics of rollouts in an environment, without those that failed; empty if there are none."""
+    """Metrics of rollouts in an environment, without those that failed, but for the shares of all that failed in a way
+    that is counted; empty if there are none.
+    """
     episodes = [episode for t in trajectories if (episode := t.fact(Episode)) is not None and not t.failure]
+    failed = [name for t in trajectories if t.failure and (own := t.fact(Episode)) for name in own.measures or {}]
+    metrics = {f"failures/{name}": count / len(trajectories) for name, count in sorted(Counter(failed).items())}
     if not episodes:
-        return {}
-    metrics = {
+        return metrics
+    metrics |= {
         "turns": float(np.mean([e.turns for e in episodes])),
         "turns/invalid": sum(e.invalid_turns for e in episodes) / max(1, sum(e.turns for e in episodes)),
         "turns/reward": float(np.mean([sum(e.turn_rewards) for e in episodes])),

@@ -59,6 +59,10 @@ class Seen:
     """Tools that ran in this turn."""
     failed_calls: int = 0
     """Calls that could not be read, or whose tool failed."""
+    request: list[dict[str, str]] | None = None
+    """Messages of a user's context: what the user writes is to be sampled, and comes by `Adapter.reply`."""
+    fault: str = ""
+    """Name of what the user did that ends the episode as a failure."""
 
 
 class Adapter:
@@ -73,6 +77,10 @@ class Adapter:
 
     def step(self, action: str) -> Seen:
         """Perform the text of a turn."""
+        raise NotImplementedError
+
+    def reply(self, text: str) -> Seen:
+        """Take what the user wrote."""
         raise NotImplementedError
 
     def value(self) -> float:

@@ -58,6 +58,8 @@ class Served:
         assert self._adapter is not None, "an episode begins with a reset"
         if what == "step":
             return self._plain(self._adapter.step(order["action"]))
+        if what == "reply":
+            return self._plain(self._adapter.reply(order["text"]))
         if what == "restore":
             return self._adapter.restore(order["state"])
         if what == "close":

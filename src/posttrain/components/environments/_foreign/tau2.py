@@ -1,12 +1,13 @@
 """tau2-bench (Barres et al. 2025, arXiv:2506.07982): ``tau2:retail``, ``tau2:airline`` or ``tau2:telecom``.
 
 A task of the domain is drawn by the seed, or named by the field ``task_id``. Its tools are those of the agent and,
-where the domain has some, those of the user. Databases are loaded once in a process, and copied. A turn without a call
-ends the episode. The value is 1 where all that the task is graded by holds: the state of the databases after the task's
-own actions (``DB``), assertions (``ENV_ASSERTION``), and facts that the model wrote (``COMMUNICATE``).
+where the domain has some and no user is simulated, those of the user. Databases are loaded once in a process, and
+copied. A turn without a call is for the user, or ends the episode where none is simulated. The value is 1 where all
+that the task is graded by holds: the state of the databases after the task's own actions (``DB``), assertions
+(``ENV_ASSERTION``), and facts that the model wrote (``COMMUNICATE``).
 
-Differs: what the user wants is shown at once, since an environment samples from no model; there, a language
-model plays the user. Statements in natural language, which a language model grades, are left out.
+Differs: without a simulated user what it wants is shown at once; with one the agent's first turn is its greeting.
+Statements in natural language, which a language model grades, are left out.
 """
 
 import copy
@@ -20,13 +21,14 @@ from typing import Any, cast
 
 from posttrain.components.environments._foreign import Adapter, Seen
 from posttrain.components.environments._foreign.tools import Tool, perform
+from posttrain.components.environments._foreign.users import User
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
     """The domain of a name."""
-    return Tau2(name, cast(CallForm, calls))
+    return Tau2(name, cast(CallForm, calls), arguments.get("user"))
 
 
 @cache
@@ -45,12 +47,13 @@ def _loaded(domain: str) -> tuple[Any, dict[str, Any]]:
 class Tau2(Adapter):
     """One episode."""
 
-    def __init__(self, domain: str, form: CallForm) -> None:
+    def __init__(self, domain: str, form: CallForm, user: str | None) -> None:
         self._form = form
         self._first, self._tasks = _loaded(domain)
         self._user = {tool.name for tool in self._first.get_user_tools()} if self._first.user_tools else set()
-        own = [*self._first.get_tools(), *(self._first.get_user_tools() if self._user else ())]
-        self.tools = {tool.name: self._tool(tool) for tool in own}
+        theirs = {tool.name: self._tool(tool) for tool in (self._first.get_user_tools() if self._user else ())}
+        self.tools = {tool.name: self._tool(tool) for tool in self._first.get_tools()} | ({} if user else theirs)
+        self.user = User(user, theirs) if user else None
         self.fields = {"task_id": False}
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
@@ -64,12 +67,22 @@ class Tau2(Adapter):
         for action in self._actions:
             with suppress(Exception):  # some actions of the package fail, as it expects
                 self._call(self._gold, action.name, action.arguments)
-        return Seen(text=f"{self._episode.get_policy()}\n\n{self._task.user_scenario.instructions}")
+        policy, hidden = self._episode.get_policy(), str(self._task.user_scenario.instructions)
+        if self.user is not None:
+            self.user.begin(hidden)
+            return Seen(text=policy)
+        return Seen(text=f"{policy}\n\n{hidden}")
 
     def step(self, action: str) -> Seen:
-        """Run the calls of a turn."""
+        """Run the calls of a turn, or have the user read it."""
         self._written += f"\n{action}"
-        return perform(action, self._form, self.tools)
+        seen = perform(action, self._form, self.tools)
+        return self.user.hear(action) if seen.terminated and self.user is not None else seen
+
+    def reply(self, text: str) -> Seen:
+        """Take what the user wrote."""
+        assert self.user is not None, "the user writes when it is requested"
+        return self.user.answer(text)
 
     def value(self) -> float:
         """Whether all holds that is graded."""
