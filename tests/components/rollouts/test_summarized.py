@@ -10,7 +10,8 @@ from posttrain.components.environments.sources import Sources
 from posttrain.components.rollouts import Row
 from posttrain.components.rollouts.summarized import Summarized
 from posttrain.engines import Sampling
-from posttrain.types import Completion, Task, Trajectory
+from posttrain.stages.rl.metrics import rollout_metrics
+from posttrain.types import Completion, Group, Score, Task, Trajectory
 from tests.components.rollouts.test_hint_infer import Model
 
 TASK = Task(key="t", prompt="q")
@@ -39,7 +40,7 @@ def test_a_summary_begins_a_new_row() -> None:
     first, second = found
     assert first.completion.endswith("<summary>A 7</summary>") and second.completion == "<answer>7</answer>"
     assert "A 7" in model.read[2] and "<search>" not in model.read[2], "the history is gone"
-    assert [t.fact(Row) for t in found] == [Row(episode=0, row=0), Row(episode=0, row=1)]
+    assert [t.fact(Row) for t in found] == [Row(episode=0, row=0, counts=False), Row(episode=0, row=1)]
     episodes = [t.fact(Episode) for t in found]
     assert episodes[0] == episodes[1] and episodes[0] is not None and episodes[0].turns == 3
     assert [t.sample for t in found] == [0, 1] and [t.stop_reason for t in found] == ["stop", "environment"]
@@ -59,3 +60,15 @@ def test_only_the_last_row_is_given_in_evaluation() -> None:
 def test_a_summary_in_the_last_turn_begins_nothing() -> None:
     found, _ = rows("<search>A</search>", "<summary>x</summary>", max_turns=2)
     assert len(found) == 1 and found[0].stop_reason == "length"
+
+
+def test_metrics_count_episodes() -> None:
+    """A wrong episode of two rows, and a right one of one row: half are solved, three and one turns."""
+    long, _ = rows("<search>A</search>", "<summary>A 7</summary>", "<answer>8</answer>")
+    short, _ = rows("<answer>7</answer>")
+    assert (len(long), len(short)) == (2, 1)
+    wrong = [t.scored(Score(value=0.0, status="wrong")) for t in long]
+    right = [t.scored(Score(value=1.0, status="ok")) for t in short]
+    found = rollout_metrics([Group(key="t", trajectories=(*wrong, *right))])
+    assert (found["reward"], found["solved"], found["turns"]) == (0.5, 0.5, 2.0)
+    assert found["completion_tokens"] == sum(t.num_trained for t in (*wrong, *right)) / 2

@@ -70,6 +70,8 @@ class Row(Fact):
     """Number of the episode within the group."""
     row: int
     """Number of the rollout within the episode."""
+    counts: bool = True
+    """Whether statistics of outcomes count the rollout: of several with one outcome only the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)

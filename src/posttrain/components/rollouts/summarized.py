@@ -83,7 +83,7 @@ class Summarized(Rollout):
                 task=task,
                 segments=tuple(row),
                 stop_reason=own.stop_reason if i + 1 == len(rows) else "stop",
-                facts=(own.facts, Row(episode=number, row=i)),
+                facts=(own.facts, Row(episode=number, row=i, counts=i + 1 == len(rows))),
                 failure=failure,
             )
             for i, row in enumerate(rows)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from posttrain.components.environments import Episode
-from posttrain.components.rollouts import Earlier, Hint, Spans
+from posttrain.components.rollouts import Earlier, Hint, Row, Spans
 from posttrain.signals import Signal
 from posttrain.stages.rl.collect import learned_by, unaided
 from posttrain.statistics.calibration import calibration
@@ -16,7 +16,8 @@ from posttrain.types import GIVEN, Batch, FloatArray, Group, IntArray, Segment, 
 def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
     """Metrics of a step's rollouts, before any filter. Demonstrations and recorded completions are not counted.
 
-    ``sampled_tokens`` are those that a role learns from; a stage replaces the number by the tokens of all samplers.
+    Outcomes and lengths are of episodes: one of several rollouts counts once. ``sampled_tokens`` are those that a role
+    learns from; a stage replaces the number by the tokens of all samplers.
     """
     failed = [t.score is None or t.score.status == "error" for group in groups for t in group]
     everything = np.concatenate([np.zeros(0), *_sampled(groups)])
@@ -28,16 +29,17 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
             "grader_errors": float(np.mean(failed)),
             "sampled_tokens": float(np.isfinite(everything).sum()),
         }
-    scores = [t.score for t in trajectories if t.score is not None and t.score.status != "error"]
+    episodes = outcomes(trajectories)
+    scores = [t.score for t in episodes if t.score is not None and t.score.status != "error"]
     metrics = recorded | {
-        "completion_tokens": float(np.mean([t.num_trained for t in trajectories])),
-        "truncated": float(np.mean([t.stop_reason == "length" for t in trajectories])),
+        "completion_tokens": sum(t.num_trained for t in trajectories) / len(episodes),
+        "truncated": float(np.mean([t.stop_reason == "length" for t in episodes])),
         "grader_errors": float(np.mean(failed)),
         "sampled_tokens": float(np.isfinite(everything).sum()),
         "repeated": float(np.mean([repeated(t.completion_ids) for t in trajectories])),
         "duplicates": float(np.mean([share for group in groups for share in duplicated(group)])),
     }
-    metrics |= sampling_metrics(groups) | turn_metrics(trajectories) | tag_metrics(trajectories)
+    metrics |= sampling_metrics(groups) | turn_metrics(episodes) | tag_metrics(trajectories)
     metrics |= hint_metrics(groups)
     if scores:
         metrics["reward"] = float(np.mean([s.value for s in scores]))
@@ -52,6 +54,12 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
         values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
         metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
     return metrics
+
+
+def outcomes(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """One rollout for each outcome; all of them where none counts."""
+    rows = [t.fact(Row) for t in trajectories]
+    return [t for t, row in zip(trajectories, rows, strict=True) if row is None or row.counts] or list(trajectories)
 
 
 def sampling_metrics(groups: Sequence[Group]) -> dict[str, float]:
