@@ -1,6 +1,7 @@
 """Simulated users: a model or a script with a context of its own, and what a user must not do."""
 
 import asyncio
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -192,7 +193,12 @@ def test_a_users_fault_is_no_answer_of_the_model_and_is_counted(monkeypatch: pyt
     assert episode is not None and episode.verdict is None
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    argument = {"source": "tau2:retail", "arguments": {}, "view": "text", "calls": "hermes", "characters": 100}
+    tau2._loaded.cache_clear()
+    with pytest.raises(UserError, match=r"pip install 'posttrain\[tau2\]'"):
+        Served(argument).perform({"order": "describe"})
     with pytest.raises(UserError, match="only environments of tau2 have a user"):
         Foreign(user="role:user").check([Task(key="a", prompt="Go.")])
     rows = Summarized(environment=Corridor())

@@ -8,6 +8,10 @@ import pytest
 
 from posttrain.components.environments import Resumes
 from posttrain.components.environments.foreign import Foreign
+from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._exchange import Form
+from posttrain.components.rollouts.dialogue import Dialogue
+from posttrain.components.rollouts.step_search import StepSearch
 from posttrain.components.rollouts.turns import Turns
 from posttrain.components.timetables.streaming import Streaming
 from posttrain.engines import Sampling
@@ -39,20 +43,30 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return new_folder(tmp_path_factory.mktemp("models") / "tiny", layers=1, width=16, heads=2, kv_heads=1, context=256)
 
 
-def played(tiny: Path, folder: Path, way: Resumes = "replay") -> Recipe:
+def rollouts(game: Foreign) -> dict[str, Rollout]:
+    """Rollouts of several requests."""
+    sampling = Sampling(max_tokens=5, stop=tuple("aeiou135"))
+    return {
+        "episodes": Turns(environment=game, n=2, max_turns=8, sampling=sampling),
+        "dialogues": Dialogue(n=2, max_turns=6, form=Form(view="{context}{question}"), sampling=sampling),
+        "searches": StepSearch(environment=game, n=2, max_turns=4, sampling=sampling),
+    }
+
+
+def played(tiny: Path, folder: Path, way: Resumes = "replay", kind: str = "episodes") -> Recipe:
     (folder / "game.py").write_text(GAME)
     (folder / "noise").write_text("")
     recipe = streamed(Streaming(eta=2, piece=1, learning=1), tiny, folder, steps=5)
     own: Any = recipe.stages["rl"]
     game = Foreign(source=f"{folder}/game.py:Game", arguments={"folder": str(folder)}, goes_on=way)
-    rollout = Turns(environment=game, n=2, max_turns=8, sampling=Sampling(max_tokens=5, stop=tuple("aeiou135")))
-    return replace(recipe, stages={"rl": replace(own, rollout=rollout)})
+    return replace(recipe, stages={"rl": replace(own, rollout=rollouts(game)[kind])})
 
 
 @pytest.mark.slow
-def test_episodes_in_workers_resume_to_the_bit(tiny: Path, tmp_path: Path) -> None:
-    """Cut off while episodes are in the middle: they are played again, and every answer is compared."""
-    recipe = played(tiny, tmp_path)
+@pytest.mark.parametrize("kind", ["episodes", "dialogues", "searches"])
+def test_what_goes_on_over_steps_resumes_to_the_bit(kind: str, tiny: Path, tmp_path: Path) -> None:
+    """Cut off in the middle: episodes in workers are played again, and every answer is compared."""
+    recipe = played(tiny, tmp_path, kind=kind)
     models, one = run(recipe, tmp_path / "whole")
     resumed, again = cut_off_and_resumed(recipe, tmp_path / "cut", at=3)
     assert again.metrics() == one.metrics()

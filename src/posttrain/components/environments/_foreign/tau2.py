@@ -11,7 +11,7 @@ Statements in natural language, which a language model grades, are left out.
 """
 
 import copy
-import importlib
+import importlib.util
 import json
 import os
 from collections.abc import Mapping
@@ -34,6 +34,8 @@ def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) ->
 @cache
 def _loaded(domain: str) -> tuple[Any, dict[str, Any]]:
     """The environment of a domain, and its tasks by id."""
+    if importlib.util.find_spec("tau2") is None:
+        raise ModuleNotFoundError("tau2 is not installed", name="tau2")
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import opens a connection
     importlib.import_module("loguru").logger.remove()
     importlib.import_module("tau2")
