@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from posttrain.components.environments import Environment, EnvironmentFailed, Episode, Instance, Outcome, Request
 from posttrain.components.environments._foreign import make, tau2
@@ -199,8 +200,9 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     tau2._loaded.cache_clear()
     with pytest.raises(UserError, match=r"pip install 'posttrain\[tau2\]'"):
         Served(argument).perform({"order": "describe"})
-    with pytest.raises(UserError, match="only environments of tau2 have a user"):
-        Foreign(user="role:user").check([Task(key="a", prompt="Go.")])
+    for source, own in (("mine.py:Shop", "role:user"), ("tau2:retail", "text")):
+        with pytest.raises(ValidationError, match="only environments of tau2 have a user"):
+            Foreign(source=source, user=own)
     rows = Summarized(environment=Corridor())
     object.__setattr__(rows, "environment", Foreign(source="tau2:retail", user="role:bob"))
     with pytest.raises(UserError, match=r"has the role 'bob' write.*only rollout.kind=turns"):

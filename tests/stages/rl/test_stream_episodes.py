@@ -99,7 +99,7 @@ def test_an_environment_that_changed_meanwhile_starts_its_episodes_anew(
 
 @pytest.mark.slow
 def test_answers_of_the_record_are_not_requested_again(tiny: Path, tmp_path: Path) -> None:
-    """The same run asks its environment for fewer turns than where they are played again."""
+    """The same run requests fewer turns of its environment than where they are played again."""
     counts = []
     for way in ("replay", "record"):
         folder = tmp_path / way

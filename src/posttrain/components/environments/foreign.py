@@ -29,7 +29,8 @@ from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue, PositiveFloat, PositiveInt
+from pydantic import Field, JsonValue, PositiveFloat, PositiveInt, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.component.user_code import require
@@ -94,6 +95,16 @@ class Foreign(Environment):
     """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of an
     MCP server come from the record, and an episode on an OpenEnv server starts anew."""
 
+    @field_validator("user")
+    @classmethod
+    def check_user(cls, user: str | None, info: ValidationInfo) -> str | None:
+        """Refuse a user where there is none, or whom no one plays."""
+        if user is not None and (split(str(info.data.get("source", "")))[0] != "tau2" or ":" not in user):
+            raise PydanticCustomError(
+                "user", "only environments of tau2 have a user, which is role:NAME or file.py:function"
+            )
+        return user
+
     @property
     def resumes(self) -> Resumes:
         """As `goes_on` has it, or by the library."""
@@ -120,10 +131,6 @@ class Foreign(Environment):
 
     def check(self, tasks: Sequence[Task]) -> None:
         """The environment can be made, and the tasks have the fields that it needs."""
-        if self.user is not None and (split(self.source)[0] != "tau2" or ":" not in self.user):
-            raise UserError(
-                f"user={self.user}: only environments of tau2 have a user, which is role:NAME or file.py:function"
-            )
         for spelling in self.user_code:
             require(spelling)
         needed = [name for name, required in self.described["fields"].items() if required]
