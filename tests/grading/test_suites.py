@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from posttrain.datasets import faulty_functions
+from posttrain.datasets import faulty_functions, function_steps
 from posttrain.datasets.call_inputs import boundary_inputs, differing_inputs, random_inputs
 from posttrain.grading.suite_inputs import literal_of
 from posttrain.grading.suites import (
@@ -97,7 +97,7 @@ def test_solutions_that_are_missing() -> None:
 
 def test_forms_of_a_function_agree_and_copies_differ() -> None:
     """On 1,000 drawn inputs the three forms are the same, and each copy differs where the generator states it."""
-    for made in faulty_functions.functions(20, 10, 200, 0):
+    for made in function_steps.functions(20, 10, 200, 0):
         right = [faulty_functions.compiled(source) for source in made.right]
         rng = random.Random(1)
         for _ in range(50):

@@ -7,9 +7,8 @@ inputs that were tried counts as equal, and is left out. Loops are bounded by th
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice, product
 from random import Random
 from typing import Any, Final
 
@@ -159,12 +158,6 @@ SHAPES: Final = (
         ),
     ),
 )
-
-
-def functions(size: int, faults: int, inputs: int, seed: int) -> Iterator[Made]:
-    """The first `size` of all shapes with all constants, each with at most `faults` faulty copies, by the seed."""
-    for k, shape in islice(product(KS, SHAPES), size):
-        yield made(shape, k, faults, inputs, seed)
 
 
 def made(shape: Shape, k: int, faults: int, inputs: int, seed: int) -> Made:

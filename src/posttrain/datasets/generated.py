@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Hashable, Iterable
 from random import Random
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 T = TypeVar("T", bound=Hashable)
 
@@ -20,6 +21,15 @@ def _in_order(bounds: tuple[int, int]) -> tuple[int, int]:
 
 Ordered = AfterValidator(_in_order)
 """Marks a pair (smallest, largest), both included."""
+Level = Annotated[int, Field(ge=1, le=5)] | None
+"""A difficulty that sets another field."""
+
+
+def check_level(level: int | None, name: str, *, changed: bool) -> None:
+    """Refuse a level where the field `name`, which it sets, is given too."""
+    if level is not None and changed:
+        context = {"level": level, "name": name}
+        raise PydanticCustomError("level", "level {level} sets {name}; give one of the two", context)
 
 
 def distinct(draw: Callable[[Random], T], size: int, seed: str, rest: Iterable[T] = ()) -> list[T]:

@@ -1,15 +1,24 @@
 """Generated tasks are right in a second way: 1,000 of each are run, computed or searched; 10,000 do not repeat."""
 
+import ast
 import re
 from collections.abc import Callable
+from dataclasses import fields
+from fractions import Fraction
+from functools import partial
+from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from posttrain.components.tasks import Tasks
+from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.choices import Choices
 from posttrain.components.tasks.ciphers import Ciphers
-from posttrain.components.tasks.code_lines import CodeLines
+from posttrain.components.tasks.code_lines import NAMES, CodeLines
+from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.identities import Identities
 from posttrain.components.tasks.passages import Passages
@@ -17,7 +26,13 @@ from posttrain.components.tasks.recorded_shopping import RecordedShopping
 from posttrain.components.tasks.refactorings import Refactorings
 from posttrain.components.tasks.repairs import Repairs
 from posttrain.components.tasks.scored_documents import ScoredDocuments
+from posttrain.components.tasks.sentences import Sentences
+from posttrain.components.tasks.stories import Stories
+from posttrain.components.tasks.suites import Suites
+from posttrain.components.tasks.taught import Taught
 from posttrain.components.tasks.tool_requests import ToolRequests
+from posttrain.datasets.function_steps import plans, with_steps
+from tests.components.tasks.test_stories import played
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +96,68 @@ def test_relevant_documents_are_searched() -> None:
         assert [query == document for query, document in pairs] == task.fields["relevant"]
 
 
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_functions_of_suites_are_run(level: int) -> None:
+    """Three sources agree on inputs that the generator did not try, and each copy differs on the test that it has."""
+    for task in islice(Suites(size=260, level=level, faults=2, inputs=30).load(), 60 if level == 1 else 0, 260):
+        rng, (low, high, longest) = Random(task.key), task.fields["domain"]
+        tried = [[rng.randint(low, high) for _ in range(rng.randint(0, longest))] for _ in range(30)]
+        calls = [f"f({x if longest else rng.randint(low, high)})" for x in tried]
+        first, *others = task.fields["correct"]
+        assert all(called({"a": own}, calls) == called({"a": first}, calls) for own in others)
+        tests = task.demonstrations[0].split("\n")[:-1]
+        called({"a": first + task.demonstrations[0]}, [])
+        for wrong in task.fields["wrong"]:
+            assert not all(map(partial(_holds, wrong), tests))
+
+
+def _holds(source: str, test: str) -> bool:
+    try:
+        called({"a": f"{source}\n{test}"}, [])
+    except Exception:  # a fault may raise anything
+        return False
+    return True
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_lines_of_code_are_parsed(level: int) -> None:
+    for task in CodeLines(size=1000 if level == 1 else 200, level=level).load():
+        line = f"{task.prompt}{task.answer}"
+        assert line == task.fields["line"]
+        [function] = ast.parse(f"def f():\n {line}").body
+        assert line.count("; ") == level - 1
+        used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
+        assert used <= {*NAMES, "max", "len", "print", "sorted", "set"}
+
+
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_stories_are_played(level: int) -> None:
+    for task in Stories(size=1000, level=level).load():
+        asked = str(task.prompt)
+        assert played(asked) == task.answer
+        if copy := task.fields.get("shuffled"):
+            assert played(copy) != task.answer and sorted(copy.split(". ")[:-1]) == sorted(asked.split(". ")[:-1])
+
+
+def test_sums_are_computed() -> None:
+    for level in range(1, 6):
+        for task in Fractions(size=200, level=level).load():
+            value = sum(map(Fraction, str(task.prompt).removeprefix("Q: ").removesuffix("\nA:").split("+")))
+            assert [Fraction(form) for form in task.fields["forms"][:2]] == [value, value]
+    for task in Taught(tasks=Arithmetic(size=1000, terms=(3, 3)), closing="\n####").load():
+        [statement] = re.findall(r"\d[\d+-]*", str(task.fields["question"]))
+        assert str(eval(statement)) == task.fields["solution"]
+
+
 LARGE: dict[str, Callable[[int], Tasks]] = {
+    "arithmetic": lambda seed: Arithmetic(size=10_000, seed=seed),
+    **{f"code_lines {n}": lambda seed, n=n: CodeLines(size=10_000, seed=seed, level=n) for n in range(1, 6)},
+    **{f"fractions {n}": lambda seed, n=n: Fractions(size=10_000, seed=seed, level=n) for n in range(1, 6)},
+    **{f"stories {n}": lambda seed, n=n: Stories(size=10_000, seed=seed, level=n) for n in range(1, 6)},
+    **{f"passages {n}": lambda seed, n=n: Passages(size=10_000, seed=seed, level=n) for n in (1, 5)},
+    **{f"ciphers {n}": lambda seed, n=n: Ciphers(size=10_000, seed=seed, level=n) for n in (1, 5)},
+    **{f"recorded_shopping {n}": lambda seed, n=n: RecordedShopping(size=10_000, seed=seed, level=n) for n in (1, 5)},
+    **{f"scored_documents {n}": lambda seed, n=n: ScoredDocuments(size=10_000, seed=seed, level=n) for n in (1, 5)},
     "choices": lambda seed: Choices(size=10_000, seed=seed),
     "ciphers": lambda seed: Ciphers(size=10_000, seed=seed),
     "guards": lambda seed: Guards(size=2_000, seed=seed, depth=(5, 5)),
@@ -100,6 +176,18 @@ def test_ten_thousand_do_not_repeat(kind: str) -> None:
     assert len({(str(task.prompt), task.answer) for task in tasks}) == len(tasks) == 10_000
 
 
-def test_lines_of_templates_repeat_once_all_are_drawn() -> None:
-    tasks = CodeLines(size=10_000).load()
-    assert len({str(task.prompt) for task in tasks}) > 5_000
+def test_ten_thousand_functions_of_suites_do_not_repeat() -> None:
+    """Their copies take a while, so the functions are compared before these are made."""
+    for level in range(1, 6):
+        drawn = islice(plans(level), 10_000)
+        assert len({with_steps(shape, steps).text.replace("K", str(k)) for shape, k, steps in drawn}) == 10_000
+
+
+@pytest.mark.parametrize("tasks", [Guards, Ciphers, Passages, ScoredDocuments, RecordedShopping, Sentences])
+def test_levels_are_harder(tasks: Any) -> None:
+    lengths = [sum(len(str(task.prompt)) for task in tasks(size=100, level=n).load()) for n in range(1, 6)]
+    lengths = [n / len(tasks(size=100, level=i).load()) for i, n in enumerate(lengths, 1)]
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1]
+    [name] = {"depth", "length", "passages", "documents", "pages", "sentences"} & {f.name for f in fields(tasks)}
+    with pytest.raises(ValidationError, match=f"level 2 sets {name}; give one of the two"):
+        tasks(level=2, **{name: 7 if name in ("passages", "documents") else (3, 4)})

@@ -6,20 +6,25 @@ translation; with the probability `broken` it lacks a tag, as a base model often
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.generated import Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
 SYLLABLES = tuple(a + b for b in "aeio" for a in "bdgkmst")
 Length = Annotated[int, Field(ge=1, le=32)]
+
+
+LEVELS: Final = {1: (6, 7), 2: (7, 8), 3: (8, 9), 4: (9, 10), 5: (11, 12)}
+"""By level: words of a sentence."""
 
 
 @frozen
@@ -32,6 +37,8 @@ class Ciphers(Tasks):
     """Which sentences are drawn."""
     length: Annotated[tuple[Length, Length], Ordered] = (6, 12)
     """Fewest and most words of a sentence."""
+    level: Level = None
+    """Difficulty, which sets `length`; None leaves that as it is."""
     words: Annotated[int, Field(ge=4, le=28)] = 8
     """Words of the language."""
     table: Annotated[int, Field(ge=0, le=1_000_000)] = 0
@@ -39,13 +46,23 @@ class Ciphers(Tasks):
     broken: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of demonstrations without the tag that closes the thoughts."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `length`."""
+        check_level(self.level, "length", changed=self.length != (6, 12))
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
+        if self.level is not None:
+            return replace(self, level=None, length=LEVELS[self.level]).load()
         stream = f"ciphers:{self.length}:{self.words}:{self.broken}:{self.seed}"
         return keyed(map(self._task, distinct(self._draw, self.size, stream)))
 
     def describe(self) -> str:
         """Lengths, number and an example."""
+        if self.level is not None:
+            return replace(self, level=None, length=LEVELS[self.level]).describe()
         return describe(f"sentences of {self.length[0]} to {self.length[1]} words in a cipher", self.load())
 
     def _draw(self, rng: Random) -> tuple[tuple[int, ...], bool]:

@@ -19,7 +19,7 @@ from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
 DENOMINATORS: Final = {2: "half", 4: "quarter", 5: "fifth", 8: "eighth", 10: "tenth", 20: "twentieth"}
-LEVELS: Final = {1: ((2, 4, 10), 2, 40), 2: ((4, 5, 8, 10, 20), 2, 60), 3: (tuple(DENOMINATORS), 2, 99)}
+LEVELS: Final = {1: ((2, 4, 10), 2, 99), 2: ((4, 5, 8, 10, 20), 2, 60), 3: (tuple(DENOMINATORS), 2, 99)}
 LEVELS.update({4: (tuple(DENOMINATORS), 3, 99), 5: (tuple(DENOMINATORS), 4, 249)})
 """By level: denominators, terms, and the largest numerator."""
 _ONES: Final = (
@@ -38,7 +38,7 @@ class Fractions(Tasks):
     seed: NonNegativeInt = 0
     """Which tasks are drawn."""
     level: Annotated[int, Field(ge=1, le=5)] = 2
-    """Difficulty: more and larger terms; at level 1 tasks repeat beyond some 4,000."""
+    """Difficulty: more denominators, then more and larger terms."""
     hedged: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     """Share of demonstrations with two values."""
 

@@ -15,15 +15,16 @@ The fields are those of the reward `branch_distance` (``source``, ``function``, 
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from random import Random
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.generated import Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -32,6 +33,10 @@ OPERATORS = ("==", ">=", "<=")
 Depth = Annotated[int, Field(ge=1, le=8)]
 Guard = tuple[str, bool, int]
 """Operator, whether it is relative to the parameter before, and the constant."""
+
+
+LEVELS: Final = {1: (3, 4), 2: (4, 5), 3: (5, 6), 4: (6, 7), 5: (7, 8)}
+"""By level: guards of a program."""
 
 
 @frozen
@@ -44,6 +49,8 @@ class Guards(Tasks):
     """Which programs are drawn."""
     depth: Annotated[tuple[Depth, Depth], Ordered] = (3, 5)
     """Fewest and most guards of a program."""
+    level: Level = None
+    """Difficulty, which sets `depth`; None leaves that as it is."""
     largest: Annotated[int, Field(ge=9, le=999)] = 30
     """Largest number of a solution."""
     relative: Annotated[float, Field(ge=0.0, le=1.0)] = 0.4
@@ -51,13 +58,23 @@ class Guards(Tasks):
     slips: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """Share of the demonstrations that miss one guard."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `depth`."""
+        check_level(self.level, "depth", changed=self.depth != (3, 5))
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, program by program, the first guard first."""
+        if self.level is not None:
+            return replace(self, level=None, depth=LEVELS[self.level]).load()
         stream = f"guards:{self.depth[0]}:{self.depth[1]}:{self.largest}:{self.relative}:{self.seed}"
         return keyed(task for drawn in distinct(self._draw, self.size, stream) for task in self._tasks(drawn))
 
     def describe(self) -> str:
         """Number and an example."""
+        if self.level is not None:
+            return replace(self, level=None, depth=LEVELS[self.level]).describe()
         return describe(f"lines behind guards in {self.size} programs (seed {self.seed})", self.load())
 
     def _draw(self, rng: Random) -> tuple[tuple[Guard, int], ...]:

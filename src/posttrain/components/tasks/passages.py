@@ -13,21 +13,26 @@ A file of one's own needs the columns prompt, relevant and order (numbers from 1
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Annotated
+from typing import Annotated, Final, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import DRAWS, Ordered, distinct
+from posttrain.datasets.generated import DRAWS, Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.grading.ranked_lists import ndcg
 from posttrain.types import Task
 
 LETTERS = "abcdefgh"
 Drawn = tuple[str, tuple[str, ...], tuple[int, ...]]
+
+
+LEVELS: Final = {1: 6, 2: 8, 3: 11, 4: 15, 5: 20}
+"""By level: passages of a query."""
 
 
 @frozen
@@ -40,6 +45,8 @@ class Passages(Tasks):
     """Which tasks are drawn."""
     passages: Annotated[int, Field(ge=4, le=20)] = 6
     """Passages of a query."""
+    level: Level = None
+    """Difficulty, which sets `passages`; None leaves that as it is."""
     relevant: Annotated[tuple[Annotated[int, Field(ge=1, le=4)], Annotated[int, Field(ge=1, le=4)]], Ordered] = (1, 3)
     """Fewest and most relevant passages of a query."""
     noise: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
@@ -47,13 +54,23 @@ class Passages(Tasks):
     keep: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.4
     """A teacher's order must have a larger NDCG@10."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `passages`."""
+        check_level(self.level, "passages", changed=self.passages != 6)
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
+        if self.level is not None:
+            return replace(self, level=None, passages=LEVELS[self.level]).load()
         bounds = ":".join(map(str, (self.passages, *self.relevant, self.noise, self.keep)))
         return keyed(map(self._task, distinct(self._draw, self.size, f"passages:{bounds}:{self.seed}")))
 
     def describe(self) -> str:
         """Number and an example."""
+        if self.level is not None:
+            return replace(self, level=None, passages=LEVELS[self.level]).describe()
         return describe(f"{self.passages} passages to rank for a query (seed {self.seed})", self.load())
 
     def _draw(self, rng: Random) -> Drawn:

@@ -19,16 +19,16 @@ A file of one's own needs the columns prompt (pages and actions so far) and answ
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.generated import Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -62,6 +62,10 @@ class Visit:
     """Whether the demonstration has the recorded action; visits that differ by that alone are one."""
 
 
+LEVELS: Final = {1: (1, 2), 2: (1, 3), 3: (2, 4), 4: (3, 5), 5: (4, 5)}
+"""By level: pages that are seen."""
+
+
 @frozen
 class RecordedShopping(Tasks):
     """Visits to a shop, cut before an action."""
@@ -72,15 +76,27 @@ class RecordedShopping(Tasks):
     """Which tasks are drawn."""
     pages: Annotated[tuple[Count, Count], Ordered] = (1, 5)
     """Fewest and most pages that are seen before the action."""
+    level: Level = None
+    """Difficulty, which sets `pages`; None leaves that as it is."""
     right: Annotated[float, Field(ge=0.0, le=1.0)] = 0.3
     """Share of demonstrations that have the recorded action."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `pages`."""
+        check_level(self.level, "pages", changed=self.pages != (1, 5))
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
+        if self.level is not None:
+            return replace(self, level=None, pages=LEVELS[self.level]).load()
         return keyed(map(self._task, distinct(self._draw, self.size, f"recorded_shopping:{self.pages}:{self.seed}")))
 
     def describe(self) -> str:
         """Pages, number and an example."""
+        if self.level is not None:
+            return replace(self, level=None, pages=LEVELS[self.level]).describe()
         return describe(f"visits to a shop, {self.pages[0]} to {self.pages[1]} pages (seed {self.seed})", self.load())
 
     def _draw(self, rng: Random) -> Visit:

@@ -12,15 +12,16 @@ seeds differ.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.generated import Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -28,7 +29,19 @@ LETTERS = "abcdefgh"
 Count = Annotated[int, Field(ge=1, le=4)]
 COARSE = (1, 3, 7, 7)
 """Scores to imitate, by the number of shared attributes."""
-Drawn = tuple[str, tuple[str, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The query, its documents, and the scores to imitate; those that differ in the scores alone are equal."""
+
+    query: str
+    texts: tuple[str, ...]
+    scores: tuple[int, ...] = field(compare=False)
+
+
+LEVELS: Final = {1: 5, 2: 7, 3: 10, 4: 14, 5: 20}
+"""By level: documents of a query."""
 
 
 @frozen
@@ -43,20 +56,32 @@ class ScoredDocuments(Tasks):
     """What a task is."""
     documents: Annotated[int, Field(ge=5, le=20)] = 6
     """Documents of a query."""
+    level: Level = None
+    """Difficulty, which sets `documents`; None leaves that as it is."""
     relevant: Annotated[tuple[Count, Count], Ordered] = (2, 4)
     """Fewest and most relevant documents of a query. Where they are few, most rollouts gain by lower scores, and a
     model that does not distinguish documents yet gives all of them a 0."""
     noise: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
     """Probability with which a score to imitate is one more or one less."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `documents`."""
+        check_level(self.level, "documents", changed=self.documents != 6)
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which queries are drawn."""
+        if self.level is not None:
+            return replace(self, level=None, documents=LEVELS[self.level]).load()
         stream = f"scored_documents:{self.documents}:{self.relevant[0]}:{self.relevant[1]}:{self.noise}:{self.seed}"
         drawn = distinct(self._draw, self.size, stream)
         return keyed(map(_query, drawn) if self.each == "query" else (task for one in drawn for task in _single(one)))
 
     def describe(self) -> str:
         """Number and an example."""
+        if self.level is not None:
+            return replace(self, level=None, documents=LEVELS[self.level]).describe()
         return describe(f"queries with {self.documents} documents (seed {self.seed}), a task each", self.load())
 
     def _draw(self, rng: Random) -> Drawn:
@@ -71,7 +96,7 @@ class ScoredDocuments(Tasks):
         for number in shared:
             moved = rng.choice((-1, 1)) if rng.random() < self.noise else 0
             scores.append(COARSE[number] + moved)
-        return query, texts, tuple(scores)
+        return Drawn(query, texts, tuple(scores))
 
 
 def _document(rng: Random, query: str, shared: int) -> str:
@@ -81,7 +106,7 @@ def _document(rng: Random, query: str, shared: int) -> str:
 
 
 def _query(drawn: Drawn) -> Task:
-    query, texts, _ = drawn
+    query, texts = drawn.query, drawn.texts
     return Task(
         key="",
         prompt=f"{query}: {' '.join(texts)}",
@@ -91,7 +116,7 @@ def _query(drawn: Drawn) -> Task:
 
 
 def _single(drawn: Drawn) -> Iterator[Task]:
-    query, texts, scores = drawn
+    query, texts, scores = drawn.query, drawn.texts, drawn.scores
     for text, score in zip(texts, scores, strict=True):
         compared = " ".join(first + second for first, second in zip(query, text, strict=True))
         yield Task(key="", prompt=f"{query} {text}:", answer=str(score), demonstrations=(f" {compared}\n#### {score}",))

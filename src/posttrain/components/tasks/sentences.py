@@ -6,15 +6,16 @@ reward for each sentence can say what one for the whole text cannot.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.generated import Ordered, distinct
+from posttrain.datasets.generated import Level, Ordered, check_level, distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -35,6 +36,10 @@ WORDS: Final = (
 Count = Annotated[int, Field(ge=1, le=6)]
 
 
+LEVELS: Final = {1: (2, 2), 2: (2, 3), 3: (3, 4), 4: (4, 5), 5: (5, 6)}
+"""By level: sentences of a text."""
+
+
 @frozen
 class Sentences(Tasks):
     """Texts about animals, some of them with an unwanted word."""
@@ -45,15 +50,27 @@ class Sentences(Tasks):
     """Which tasks are drawn."""
     sentences: Annotated[tuple[Count, Count], Ordered] = (2, 2)
     """Fewest and most sentences of a text; one animal each."""
+    level: Level = None
+    """Difficulty, which sets `sentences`; None leaves that as it is."""
     unwanted: Annotated[float, Field(ge=0.0, le=1.0)] = 0.3
     """Probability of the unwanted word in a sentence."""
 
+    @model_validator(mode="after")
+    def check_level(self) -> Self:
+        """Refuse a level beside `sentences`."""
+        check_level(self.level, "sentences", changed=self.sentences != (2, 2))
+        return self
+
     def load(self) -> Sequence[Task]:
         """The tasks, in the order in which they are drawn."""
+        if self.level is not None:
+            return replace(self, level=None, sentences=LEVELS[self.level]).load()
         return keyed(map(self._task, distinct(self._draw, self.size, f"sentences:{self.seed}")))
 
     def describe(self) -> str:
         """Number of sentences, number of tasks and an example."""
+        if self.level is not None:
+            return replace(self, level=None, sentences=LEVELS[self.level]).describe()
         low, high = self.sentences
         return describe(f"texts of {low} to {high} sentences (seed {self.seed})", self.load())
 

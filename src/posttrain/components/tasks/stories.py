@@ -13,6 +13,7 @@ probability `right` they are correct, else the answer is one of the thing's othe
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Annotated, Final
 
@@ -38,7 +39,16 @@ WORDS: Final = (
 STYLES: Final = r"(<think>[^<>]*</think>|<context>[^<>]*</context>)?<answer>[^<>]*</answer>"
 """The form of an answer in any of the styles, as a regular expression."""
 Event = tuple[str, str, str]
-Drawn = tuple[tuple[Event, ...], tuple[Event, ...], str, str]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A story and its question; stories that differ in the copy alone are equal."""
+
+    events: tuple[Event, ...]
+    copy: tuple[Event, ...] = field(compare=False)
+    asked: str
+    kind: str
 
 
 @frozen
@@ -50,7 +60,7 @@ class Stories(Tasks):
     seed: NonNegativeInt = 0
     """Which are drawn."""
     level: Annotated[int, Field(ge=1, le=5)] = 2
-    """Difficulty: more events and things; at level 1 stories repeat beyond a few thousand."""
+    """Difficulty: more events and things."""
     controls: Annotated[float, Field(ge=0.0, le=1.0)] = 0.25
     """Share of questions that do not depend on the order."""
     right: Annotated[float, Field(ge=0.0, le=1.0)] = 0.5
@@ -76,12 +86,12 @@ class Stories(Tasks):
             asked = rng.choice(events)[1]
             copy = tuple(rng.sample(events, count))
             if kind == "how often" or answer_of(events, asked, kind) != answer_of(copy, asked, kind):
-                return events, copy, asked, kind
+                return Drawn(events, copy, asked, kind)
 
     def _task(self, drawn: Drawn) -> Task:
-        events, copy, asked, kind = drawn
+        events, copy, asked, kind = drawn.events, drawn.copy, drawn.asked, drawn.kind
         answer = answer_of(events, asked, kind)
-        rng = Random(f"stories:{self.seed}:{drawn}")
+        rng = Random(f"stories:{self.seed}:{(events, copy, asked, kind)}")
         seen = [place if kind == "where" else person for person, thing, place in events if thing == asked]
         others = {"where": seen, "by": [*seen, *PEOPLE], "how often": list("123456789"[: len(events)])}[kind]
         wrong = [other for other in others if other != answer]

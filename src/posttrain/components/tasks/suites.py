@@ -3,8 +3,9 @@
 The prompt describes a function of a number or of a list of numbers. The reward is `suite`, with the fields ``function``
 (its name), ``correct`` (three independent sources), ``wrong`` (copies with one fault each) and ``domain`` (least and
 largest number, longest list or 0). The demonstration has a test for every copy. There are ten functions with six
-constants each; a copy whose results are right on all of `inputs` drawn inputs counts as equal and is left out, and the
-field ``equal`` has their number.
+constants each; beyond these, and from `level` 2 on, steps change the argument first: ``add 3 to each number``. A copy
+whose results are right on all of `inputs` drawn inputs counts as equal and is left out, and the field ``equal`` has
+their number.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,8 @@ from pydantic import Field, NonNegativeInt
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.describe import describe
-from posttrain.datasets.faulty_functions import KS, NAME, SHAPES, Made, compiled, functions
+from posttrain.datasets.faulty_functions import NAME, Made, compiled
+from posttrain.datasets.function_steps import functions
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
@@ -24,8 +26,10 @@ from posttrain.types import Task
 class Suites(Tasks):
     """Functions with faulty copies that tests should kill."""
 
-    size: Annotated[int, Field(ge=1, le=len(KS) * len(SHAPES))] = 30
+    size: Annotated[int, Field(ge=1, le=10_000)] = 30
     """Number of functions."""
+    level: Annotated[int, Field(ge=1, le=5)] = 1
+    """Difficulty: one less is the number of steps before a function."""
     faults: Annotated[int, Field(ge=1, le=40)] = 10
     """Most faulty copies of a function."""
     inputs: Annotated[int, Field(ge=1, le=100_000)] = 2000
@@ -35,7 +39,7 @@ class Suites(Tasks):
 
     def load(self) -> Sequence[Task]:
         """The tasks, in the order of the functions."""
-        return keyed(map(_task, functions(self.size, self.faults, self.inputs, self.seed)))
+        return keyed(map(_task, functions(self.size, self.faults, self.inputs, self.seed, self.level)))
 
     def describe(self) -> str:
         """Number and an example."""
