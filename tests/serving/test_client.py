@@ -290,6 +290,25 @@ def test_the_run_stops_before_the_request_that_would_pass_the_budget(tmp_path: P
         assert asyncio.run(RemoteSampler(remote, 0).write("hello", 1, DRAWN)), "what is recorded costs nothing again"
 
 
+def test_a_budget_is_spent_to_its_last_request_with_several_at_a_time(tmp_path: Path) -> None:
+    def counted(handler: faulty.Handler, asked: faulty.Asked) -> None:
+        body = json.loads(faulty.completion(asked, faulty.reply_to(asked)))
+        handler.send(200, json.dumps({**body, "usage": {"prompt_tokens": 2, "completion_tokens": 9}}))
+
+    async def all_of(remote: Remote) -> list[object]:
+        requests = (RemoteSampler(remote, number).write("hello", 1, DRAWN) for number in range(20))
+        return list(await asyncio.gather(*requests, return_exceptions=True))
+
+    # A request costs 11, and 30 at most: after n answers the next one has room while 11 n + 30 is within 100.
+    with FaultyServer(usual=counted).running() as server:
+        remote = Remote("judge", server.url, replace(QUICK, budget=Budget(tokens=100), concurrency=8))
+        remote.answers = AnswerBook(tmp_path)
+        asyncio.run(remote.check())
+        found = asyncio.run(all_of(remote))
+        assert sum(isinstance(one, list) for one in found) == len(server.asked) == 7
+        assert sum(isinstance(one, AlarmStop) for one in found) == 13 and remote.spending.as_json["answers"] == 7
+
+
 def test_pauses_grow_differ_by_request_and_are_the_same_every_time() -> None:
     remote = Remote("judge", "http://127.0.0.1:1/v1", Endpoint(backoff_seconds=1.0, max_pause_seconds=20.0))
     pauses = [remote._pause("request", number, 0.0) for number in range(1, 8)]

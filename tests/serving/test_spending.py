@@ -1,5 +1,6 @@
 """What answers cost, and the stop before a budget is passed."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,19 +40,25 @@ def test_what_states_no_tokens(value: object) -> None:
     assert Usage.read(value) is None
 
 
-def test_requests_under_way_are_reserved() -> None:
-    spending = Spending("judge", Budget(tokens=70))
-    first = spending.reserve(REQUEST)
-    second = spending.reserve(REQUEST)  # 2 x 34 of 70
-    with pytest.raises(AlarmStop, match="budget of 70 tokens: 0 \\+ 0 tokens are spent, 2 requests"):
-        spending.reserve(REQUEST)
-    for reserved in (first, second):
-        spending.free(reserved)
-    spending.add(Usage(20, 16))
-    spending.reserve(REQUEST)  # 36 + 34
-    spending.add(Usage(0, 1, True))
-    with pytest.raises(AlarmStop, match="1 of them estimated"):
-        spending.reserve({**REQUEST, "max_tokens": 1})
+def test_a_request_waits_for_those_under_way_and_stops_where_it_alone_would_pass() -> None:
+    async def run() -> None:
+        spending = Spending("judge", Budget(tokens=70))
+        first, second = [await spending.reserve(REQUEST) for _ in range(2)]  # 2 x 34 of 70
+        third = asyncio.create_task(spending.reserve(REQUEST))
+        await asyncio.sleep(0)
+        assert not third.done(), "two are under way"
+        spending.free(first)
+        spending.add(Usage(20, 12))
+        await asyncio.sleep(0)
+        assert not third.done(), "32 + 34 + 34"
+        spending.free(second)
+        spending.add(Usage(0, 4))
+        spending.free(await third)  # 36 + 34
+        spending.add(Usage(0, 1, True))
+        with pytest.raises(AlarmStop, match="budget of 70 tokens: 20 \\+ 17 tokens, 1 of them estimated are spent"):
+            await spending.reserve(REQUEST)
+
+    asyncio.run(run())
 
 
 def test_money() -> None:
@@ -77,4 +84,4 @@ def test_what_a_run_had_spent_counts_after_a_restart(tmp_path: Path) -> None:
     remote.answers = AnswerBook(tmp_path)
     assert (remote.spending.prompt, remote.spending.completion, remote.spending.estimated) == (32, 6, 3)
     with pytest.raises(AlarmStop):
-        remote.spending.reserve({**REQUEST, "max_tokens": 19})
+        asyncio.run(remote.spending.reserve({**REQUEST, "max_tokens": 19}))

@@ -191,7 +191,7 @@ class Remote:
         """The endpoint's answer to a request, and what it cost."""
         path = "/completions" if "prompt" in request else "/chat/completions"
         async with self._session() as client, self._places.one():
-            reserved = self.spending.reserve(request)
+            reserved = await self.spending.reserve(request)
             try:
                 async with asyncio.timeout(self.settings.verdict_seconds):
                     answer = await self._with_retries(client, path, request)

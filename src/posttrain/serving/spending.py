@@ -1,13 +1,16 @@
 """What an endpoint's answers have cost, and the stop before a budget would be passed.
 
-    spent + reserved + most(request) > budget  -->  AlarmStop, before the request is sent
+    spent + reserved + most(request) > budget  -->  waits for a request that is under way
+    spent + most(request) > budget, with none  -->  AlarmStop, before the request is sent
 
 The tokens of an answer are those of its ``usage``; an endpoint that states none has them estimated, as one for four
 bytes, and counted apart. Before a request its cost is bounded from above: a token for each byte of the prompt, 16 more
 for each message, and `max_tokens`. Requests in flight are reserved by that bound, so that several at a time cannot pass
-the budget together. Attempts that failed are not counted; an endpoint that charges for them charges more.
+the budget together; what they cost less than that is free again once they are answered. Attempts that failed are not
+counted; an endpoint that charges for them charges more.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +73,7 @@ class Spending:
         self.role, self.budget = role, budget
         self.prompt = self.completion = self.estimated = self.answers = 0
         self._reserved: list[Usage] = []
+        self._waiting: list[asyncio.Future[None]] = []
 
     def add(self, usage: Usage) -> None:
         """Count an answer; one that was kept elsewhere has no tokens."""
@@ -78,25 +82,40 @@ class Spending:
         self.completion += usage.completion
         self.estimated += (usage.prompt + usage.completion) * usage.estimated
 
-    def reserve(self, request: Mapping[str, Any]) -> Usage:
-        """Reserve what a request can cost. Raises `AlarmStop` where that would pass the budget."""
+    async def reserve(self, request: Mapping[str, Any]) -> Usage:
+        """Reserve what a request can cost, after those under way where it has no room beside them.
+
+        Raises `AlarmStop` where the request alone would pass the budget.
+        """
         wanted = most(request)
-        if self.budget is not None:
-            prompt = self.prompt + sum(u.prompt for u in self._reserved) + wanted.prompt
-            completion = self.completion + sum(u.completion for u in self._reserved) + wanted.completion
-            passed = self.budget.passed(prompt, completion)
-            if passed:
+        while passed := self._passed(wanted):
+            if not self._reserved:
                 raise AlarmStop(
                     f"the next request to the endpoint of role '{self.role}' could pass its budget of {passed}: "
-                    f"{self.summary} are spent, {len(self._reserved)} requests are under way. Its answers so far are "
-                    f"recorded; raise models.{self.role}.endpoint.budget and resume"
+                    f"{self.summary} are spent. Its answers so far are recorded; raise "
+                    f"models.{self.role}.endpoint.budget and resume"
                 )
+            freed = asyncio.get_running_loop().create_future()
+            self._waiting.append(freed)
+            await freed
         self._reserved.append(wanted)
         return wanted
 
+    def _passed(self, wanted: Usage) -> str:
+        """Which bound a request would pass beside those under way; empty for none."""
+        if self.budget is None:
+            return ""
+        prompt = self.prompt + sum(u.prompt for u in self._reserved) + wanted.prompt
+        completion = self.completion + sum(u.completion for u in self._reserved) + wanted.completion
+        return self.budget.passed(prompt, completion)
+
     def free(self, reserved: Usage) -> None:
-        """End a reservation."""
+        """End a reservation, and let those who wait look again."""
         self._reserved.remove(reserved)
+        waiting, self._waiting = self._waiting, []
+        for freed in waiting:
+            if not freed.done():
+                freed.set_result(None)
 
     @property
     def summary(self) -> str:
