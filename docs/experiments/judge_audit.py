@@ -18,8 +18,9 @@ from posttrain.audit.judges.planted import FAULTS, NAMED, SLOPE, Planted, gold, 
 from posttrain.statistics.intervals import wilson
 
 PROMPTS = 67
-MEAN_STRENGTH = 1.45
-"""Of the pairs of `gold`, by which the slope of the label is standardized."""
+MEAN_STRENGTH, LENGTH_STD, OWN_STD = 1.51, 0.53, 0.70
+"""Of the pairs of `gold`: what the label's slope, the difference of lengths and that of writers are standardized by.
+Half of the pairs have one answer alone by the judge's model, so that the last is the root of one half."""
 
 
 def named(fault: str, draws: int, first: int = 0) -> Counter[tuple[str, ...]]:
@@ -36,8 +37,8 @@ def power(effect: str, prompts: int, draws: int) -> int:
     size = SLOPE * MEAN_STRENGTH / 4
     extra = {
         "order": lambda shown: size,
-        "length": lambda shown: size * math.log((len(shown.first) + 1) / (len(shown.second) + 1)) / 0.45,
-        "own style": lambda shown: size * ((writer(shown.first) == "own") - (writer(shown.second) == "own")),
+        "length": lambda shown: size * math.log((len(shown.first) + 1) / (len(shown.second) + 1)) / LENGTH_STD,
+        "own style": lambda shown: size * ((writer(shown.first) == "own") - (writer(shown.second) == "own")) / OWN_STD,
     }[effect]
     shown = 0
     for seed in range(draws):

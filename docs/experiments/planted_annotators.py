@@ -1,8 +1,9 @@
 """Merits of items from comparisons by annotators of whom one has an offset, one answers by lot and one is reversed.
 
-30 items with merits from a normal distribution (standard deviation 1.5) are compared 3,000 times by five annotators of
-the family `annotators`: scales 1.2, 1 and .9 (the third with an offset of 2 for what is shown first), spam, and one
-reversed. `posttrain.statistics.annotators` fits merits with each annotator's scale and offset, and plain Bradley-Terry.
+30 items with merits from a normal distribution (standard deviation 1.5 or 3) are compared 3,000 times by five
+annotators of the family `annotators`: scales 1.2, 1 and .9 (the third with an offset of 2 for what is shown first),
+spam, and one reversed. `posttrain.statistics.annotators` fits merits with each annotator's scale and offset, and plain
+Bradley-Terry.
 
     python docs/experiments/planted_annotators.py --seeds 10
 """
@@ -24,6 +25,8 @@ from posttrain.statistics.annotators import Comparison, merits
 from posttrain.statistics.intervals import mean
 
 ITEMS, COMPARISONS = 30, 3000
+SPREADS = (1.5, 3.0)
+"""Of the merits: items that are close, and items of which plain Bradley-Terry orders four of five pairs rightly."""
 SCALES, OFFSETS = np.array([1.2, 1.0, 0.9, 0.0, -1.0]), np.array([0.0, 0.0, 2.0, 0.0, 0.0])
 PLANTED: tuple[Annotator, ...] = (
     Noise(spread=1 / 1.2),
@@ -40,10 +43,10 @@ def tau(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.mean(np.sign(a[i] - a[j]) * np.sign(b[i] - b[j])))
 
 
-def one(seed: int) -> dict[str, float]:
-    """The figures of a seed; scales are in the unit of the first annotator's."""
+def one(seed: int, spread: float) -> dict[str, float]:
+    """The figures of a seed, by the merits' standard deviation; scales are in the unit of the first annotator's."""
     rng = Random(f"planted annotators:{seed}")
-    true = np.array([rng.gauss(0.0, 1.5) for _ in range(ITEMS)])
+    true = np.array([rng.gauss(0.0, spread) for _ in range(ITEMS)])
     comparisons = []
     for _ in range(COMPARISONS):
         i, j = rng.sample(range(ITEMS), 2)
@@ -59,6 +62,7 @@ def one(seed: int) -> dict[str, float]:
         "Kendall's tau, plain": tau(plain.merit_I, true),
         "largest error of a scale": float(np.abs(found.scale_A * SCALES[0] / found.scale_A[0] - SCALES).max()),
         "largest error of an offset": float(np.abs(found.offset_A - OFFSETS).max()),
+        "error of the planted offset": float(np.abs(found.offset_A - OFFSETS)[2]),
         "seconds of the fit": seconds,
     }
 
@@ -67,12 +71,14 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=10)
-    results = [one(seed) for seed in range(parser.parse_args().seeds)]
+    seeds = range(parser.parse_args().seeds)
+    results = {spread: [one(seed, spread) for seed in seeds] for spread in SPREADS}
     table = []
-    for name in results[0]:
-        found = mean(np.array([result[name] for result in results]))
-        table.append([name, f"{found.value:.3f} [{found.interval.low:.3f}, {found.interval.high:.3f}]"])
-    print(json.dumps({"columns": ["3,000 comparisons of 30 items", "mean"], "table": table}, indent=1))
+    for name in results[SPREADS[0]][0]:
+        found = [mean(np.array([result[name] for result in results[spread]])) for spread in SPREADS]
+        table.append([name, *(f"{f.value:.3f} [{f.interval.low:.3f}, {f.interval.high:.3f}]" for f in found)])
+    columns = ["3,000 comparisons of 30 items", *(f"merits of standard deviation {spread:g}" for spread in SPREADS)]
+    print(json.dumps({"columns": columns, "table": table}, indent=1))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,17 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from posttrain.components.rewards.judge import Judge
-from posttrain.datasets.templates import check_places, fill, marked, places, prompt_digest, question_of, shortened
+from posttrain.datasets.templates import (
+    check_closed,
+    check_places,
+    fill,
+    fill_closed,
+    marked,
+    places,
+    prompt_digest,
+    question_of,
+    shortened,
+)
 from posttrain.types import Task
 
 
@@ -28,6 +38,22 @@ def test_marks_do_not_occur_in_what_they_enclose(text: str) -> None:
     mark = begin.removeprefix("<<<BEGIN ").removesuffix(">>>")
     assert len(mark) == 16 and mark not in text and end == f"<<<END {mark}>>>"
     assert "\n".join(inside) == text
+
+
+@pytest.mark.parametrize("text", ["41\nB: 42\n", "\n\nB: B: 42", "41", "", "\nB:\nB: "])
+def test_a_candidate_has_none_of_the_texts_that_end_candidates(text: str) -> None:
+    template = "{question}\nA: {first}\nB: {second}\n"
+    shown = fill_closed(template, {"question": "6*7\nA: "}, {"first": text, "second": text})
+    assert shown.startswith("6*7\nA: \nA: ") and shown.endswith("\n")
+    _, first, second, last = shown.removeprefix("6*7\nA: ").split("\n")
+    assert first.startswith("A: ") and second == "B" + first[1:] and not last, "two lines, each with its candidate"
+
+
+def test_nothing_but_a_blank_stands_for_an_end() -> None:
+    assert fill_closed("{a} {b}|", {}, {"a": "1 2|3", "b": "4"}) == "1_2 3 4|"
+    assert check_closed("{a}|{b}\n", ["a", "b"]) == "{a}|{b}\n"
+    with pytest.raises(PydanticCustomError, match="text must follow"):
+        check_closed("{a}{b}\n", ["a", "b"])
 
 
 def test_a_question_is_one_text() -> None:

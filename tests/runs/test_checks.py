@@ -21,6 +21,7 @@ from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.rewards.function import Function
 from posttrain.components.rewards.judge import Judge
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.rewards.sum import Sum
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.rollouts.turns import Turns
@@ -89,6 +90,14 @@ def test_a_judge_that_is_the_policy_is_reported(recipe: Recipe, source: str, wha
     own = replace(with_rl(recipe, reward=judge), models={**recipe.models, "judge": Model(source=source)})
     assert any(f"its judge is {what}" in text and "audit --judge" in text for text in warnings(own))
     assert warnings(replace(own, models={**own.models, "judge": Model(source="elsewhere")})) == [] or source == "policy"
+
+
+def test_a_head_that_is_read_at_a_token_of_its_own_encodes_text(recipe: Recipe) -> None:
+    models = {**recipe.models, "reward": Model(source="pebble", head="reward", read_at="!")}
+    rewarded = replace(with_rl(recipe, reward=RewardModel()), models=models)
+    with pytest.raises(UserError, match=r"read at '!'.*set own_tokens=true"):
+        warnings(rewarded)
+    assert warnings(replace(with_rl(recipe, reward=RewardModel(own_tokens=True)), models=models)) == []
 
 
 def test_a_group_of_one_has_no_baseline(recipe: Recipe) -> None:

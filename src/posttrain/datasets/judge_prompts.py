@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_closed, check_places, fill_closed, marked, places, question_of
 from posttrain.types import Task
 
 PLACES = ("question", "response", "raw_response")
@@ -51,7 +51,7 @@ class JudgePrompt:
     """The first lines."""
     item: Template = ITEM
     """A response, of the demonstrations too. Placeholders: question, and response (between marks that it cannot
-    contain) or raw_response."""
+    contain) or raw_response, which the text after it marks."""
     examples: tuple[Example, ...] = ()
     """Demonstrations, in their order; the paper has six."""
     scale: tuple[float, float] = (1.0, 10.0)
@@ -65,7 +65,7 @@ class JudgePrompt:
         """Refuse an item without the response."""
         if not places(item) & {"response", "raw_response"}:
             raise PydanticCustomError("place", "the item does not show the response: write {{response}} somewhere")
-        return check_places(item, PLACES)
+        return check_closed(check_places(item, PLACES), ("raw_response",))
 
     @model_validator(mode="after")
     def check_scale(self) -> Self:
@@ -89,8 +89,8 @@ class JudgePrompt:
         return self.rubric + "".join(shown) + self._item(question_of(task), response)
 
     def _item(self, question: str, response: str) -> str:
-        values = {"question": question, "response": marked(response), "raw_response": response}
-        return fill(self.item, values)
+        values = {"question": question, "response": marked(response)}
+        return fill_closed(self.item, values, {"raw_response": response})
 
     def read(self, text: str) -> float | None:
         """The score in a reply, in [0, 1]; None where there is none."""

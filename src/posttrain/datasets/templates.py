@@ -3,7 +3,8 @@
 A placeholder is a known name in braces, ``{question}``; other braces are kept as is, and inserted text is never
 expanded again. A path that ends in .md, .txt or .prompt stands for the text of the file, which is then in the recipe;
 verdicts of judges have eight digits of its digest. A model's text is put between marks that it cannot contain, so that
-a judge can distinguish it from the instructions.
+a judge can distinguish it from the instructions. In a judge's own short form, of which the placeholders begin with
+``raw_``, the template's text after a candidate is its mark: where a candidate has it, a blank stands in its place.
 """
 
 import hashlib
@@ -81,6 +82,41 @@ def marked(text: str) -> str:
     while mark in text:  # as likely as guessing a 64-bit number
         mark = hashlib.sha256(mark.encode()).hexdigest()[:16]
     return f"<<<BEGIN {mark}>>>\n{text}\n<<<END {mark}>>>"
+
+
+def check_closed(template: str, names: Sequence[str]) -> str:
+    """Refuse a template in which nothing follows one of the places to mark its end. Raises a validation error."""
+    for name, end in ends_of(template, names):
+        if not end:
+            raise PydanticCustomError(
+                "place",
+                "text must follow '{place}', since it marks the candidate's end; write some, such as a line break",
+                {"place": f"{{{name}}}"},
+            )
+    return template
+
+
+def fill_closed(template: str, values: Mapping[str, str], raw: Mapping[str, str]) -> str:
+    """The template with each known placeholder filled, and those of `raw` by texts that have none of the marks that end
+    them.
+    """
+    ends = [end for _, end in ends_of(template, [*raw])]
+    return fill(template, {**values, **{name: without(text, ends) for name, text in raw.items()}})
+
+
+def without(text: str, ends: Sequence[str]) -> str:
+    """The text with a blank in the place of each of these marks."""
+    for end in filter(None, ends):
+        blank = " " if end.strip(" ") else "_"
+        while end in text:
+            text = text.replace(end, blank)
+    return text
+
+
+def ends_of(template: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Each of the named places, and the text of the template between it and the next place."""
+    parts = _PLACE.split(template)
+    return [(name, parts[2 * n + 2]) for n, name in enumerate(parts[1::2]) if name in names]
 
 
 def shortened(text: str, longest: int) -> tuple[str, bool]:
@@ -169,8 +205,8 @@ class Critiques:
         """The critic's prompt."""
         answer = task.answer or ""
         solution = task.demonstrations[0] if task.demonstrations else answer
-        values = {"question": question_of(task), "solution": solution, "answer": answer}
-        return fill(self.request, {**values, "attempt": marked(completion), "raw_attempt": completion})
+        values = {"question": question_of(task), "solution": solution, "answer": answer, "attempt": marked(completion)}
+        return fill_closed(self.request, values, {"raw_attempt": completion})
 
     def request_to_policy(self, task: Task, completion: str, critique: str) -> str | tuple[Message, ...]:
         """The policy's prompt, as text or messages like the task; of messages the last one is replaced."""

@@ -189,6 +189,9 @@ class Model:
     outputs: Annotated[int, Field(ge=1, le=1024)] = 1
     """Numbers that a ``reward`` head gives of each text, in one pass: several heads, their standard deviations, or
     levels. The score is the first."""
+    read_at: Annotated[str, Field(min_length=1)] | None = None
+    """Text of the token, such as ``<end>``, at which a ``reward`` head is read: it stands after a completion in the
+    place of the end token, in training and in rewards that encode text. None is the end token."""
     lora: LoRA | None = None
     """Train adapters only; None trains every weight."""
     shared: bool = False
@@ -233,6 +236,8 @@ class Model:
             raise PydanticCustomError("projection", "a projection is beside a language head; leave it or head out")
         if self.outputs > 1 and self.head != "reward":
             raise PydanticCustomError("outputs", "several outputs are those of a reward head; set head: reward")
+        if self.read_at is not None and self.head != "reward":
+            raise PydanticCustomError("read_at", "read_at is where a reward head is read; set head: reward")
         if self.latent is not None and (self.head != "reward" or self.outputs > 1):
             raise PydanticCustomError("latent", "latent is of a reward head with one output; set head: reward")
         if self.shared and not self.source.startswith("role:"):

@@ -28,6 +28,8 @@ def load_policy(role: str, model: Model, others: Mapping[str, Policy], device: t
     try:
         copied = model.source.startswith("role:")
         policy = _copy(role, model, others) if copied else _read(role, model)
+        if isinstance(policy, LanguageModelPolicy):
+            policy.tokenizer = policy.tokenizer.closing_with(model.read_at)
     except UserError as error:
         raise UserError(f"models.{role}: {error}") from None
     for name, parameter in policy.named_parameters():

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tokenizers import Tokenizer as Library
 
+from posttrain.component import nearest
 from posttrain.errors import UserError
 from posttrain.errors.foreign import file_in, guard, read_json, read_text, shown
 from posttrain.policies._backend import Backend
@@ -75,6 +76,7 @@ class Tokenizer:
         self._settings = settings
         self._where = where
         self._specials_are_text = True
+        self._closing: int | None = None
         self.pad_token_id = self._special_id("pad_token")
         end = self._special_id("eos_token")
         self.end_token_ids = frozenset(end_token_ids) | ({end} if end is not None else set())
@@ -131,6 +133,19 @@ class Tokenizer:
         """The same tokenizer for data in which the texts of special tokens are meant as special tokens."""
         other = copy.copy(self)
         other._specials_are_text = False
+        return other
+
+    def closing_with(self, token: str | None) -> "Tokenizer":
+        """The same tokenizer whose completions end with another token than the end token, by its text.
+
+        Raises `UserError` for a text that is no token of the vocabulary.
+        """
+        other = copy.copy(self)
+        other._closing = None if token is None else self.vocabulary.get(token)
+        if token is not None and other._closing is None:
+            raise UserError(
+                f"'{token}' is no single token of the tokenizer '{self._where}'; {nearest(token, self.special_tokens)}"
+            )
         return other
 
     def encode(self, text: str, *, allow: Iterable[str] = ()) -> IntArray:
@@ -193,6 +208,8 @@ class Tokenizer:
             if whole.startswith(start):
                 ids = self._ids(whole[len(start) :], marks)
         ends = [place for place, token in enumerate(ids) if token in self.end_token_ids]
+        if self._closing is not None:
+            return np.array([*(ids[: ends[0]] if ends else ids), self._closing], np.int64)
         if ends:
             return np.array(ids[: ends[0] + 1], np.int64)
         end = self._special_id("eos_token")

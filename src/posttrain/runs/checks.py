@@ -158,6 +158,20 @@ def judges_itself(subject: Subject) -> Iterator[str]:
             )
 
 
+def heads_read_elsewhere(subject: Subject) -> Sequence[str]:
+    """A head that was trained to be read at a token that the policy does not write."""
+    for stage in subject.stages():
+        for role in sorted(stage.reward.reads_sampled if stage.reward is not None else ()):
+            model = subject.recipe.models.get(role)
+            if model is not None and model.read_at is not None:
+                raise UserError(
+                    f"stage {stage.name}: the head of models.{role} is read at '{model.read_at}', and the reward reads "
+                    "what the policy sampled, which ends with its end token; set own_tokens=true in the reward, or "
+                    f"leave models.{role}.read_at out"
+                )
+    return ()
+
+
 def rewards_of_parts(subject: Subject) -> Iterator[str]:
     """Rewards of parts of a completion, with an advantage that makes something else of token rewards."""
     for stage in subject.stages():
@@ -334,6 +348,7 @@ CHECKS: tuple[Check, ...] = (
     greedy_rollouts,
     rewards_of_parts,
     judges_itself,
+    heads_read_elsewhere,
     short_context,
     many_threads,
     small_holdout,

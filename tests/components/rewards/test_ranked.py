@@ -67,6 +67,12 @@ def test_ranks_are_those_of_the_texts_whatever_their_letters() -> None:
     assert len(box.prompts) == 1 and box.prompts[0].count("<<<BEGIN") == 3
 
 
+def test_a_long_rollout_is_cut_at_its_end_and_counted() -> None:
+    scores = scored(BlackBox("thr", "one", "two"), *ROLLOUTS, longest=3)
+    assert [score.value for score in scores] == [0.5, 0.0, 1.0, 0.0]
+    assert [score.parts["cut"].value for score in scores] == [0.0, 0.0, 1.0, 0.0]
+
+
 def test_what_both_agree_on_is_a_demonstration_of_the_next_call() -> None:
     context = RewardContext(learning=True)
     scored(BlackBox("three", "one", "two"), *ROLLOUTS, context=context, most=1)

@@ -68,6 +68,16 @@ def test_the_order_is_undone() -> None:
     assert "follows the idioms" in judge.prompts[0] and judge.prompts[0].count("<<<BEGIN") == 4
 
 
+def test_a_long_answer_is_cut_at_its_end_and_counted() -> None:
+    judge = Judge({"on": 1, "tw": 3})
+    context = RewardContext(samplers={"judge": judge}, as_given=True)
+    answers = [attempt(text, TASK) for text in ("on", "two")]
+    scores = score_all(RatedTogether(role="judge", longest=2), *answers, context=context)
+    assert [score.value for score in scores] == [1.0, 3.0]
+    assert [score.parts["cut"].value for score in scores] == [0.0, 1.0]
+    assert scores[0].explanation.endswith("answer 1 of 2"), "in the order of an audit"
+
+
 def test_too_few_blocks_leave_the_whole_group_without_ratings() -> None:
     scores = rated(Judge({"one": 1, "two": 3, "four": 5}, short=True), "one", "two", "four")
     assert {score.status for score in scores} == {"error"} and "has not 3 ratings" in scores[0].explanation

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from posttrain.components.rewards import RewardContext
 from posttrain.components.rewards.match import Match
@@ -17,9 +18,10 @@ from posttrain.models import Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_policy
-from posttrain.types import Segment, Trajectory
+from posttrain.stages.pairs import pair_trajectories
+from posttrain.types import Preference, Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
-from tests.components.rewards.judging import attempt, score_all
+from tests.components.rewards.judging import CHAT, attempt, score_all
 
 
 class SumOfIds(ScriptedSampler):
@@ -53,8 +55,51 @@ def test_a_model_reads_the_text_in_its_own_tokens() -> None:
     prompt = rollout.task.prompt
     assert score.value == own.encode(prompt).sum() + own.encode_completion(prompt, "ab").sum()
     turns = replace(rollout, segments=(*rollout.segments, rollout.segments[1]))
-    with pytest.raises(UserError, match=r"this rollout has images or several turns.*leave own_tokens out"):
-        score_all(RewardModel(own_tokens=True), turns, context=CONTEXT)
+    (score,) = score_all(RewardModel(own_tokens=True), turns, context=RewardContext(samplers={"reward": own}))
+    assert score.value == own.encode(prompt).sum() + own.encode_completion(prompt, "abab").sum()
+    chat = replace(turns, task=CHAT)
+    with pytest.raises(UserError, match=r"this one has images, or several turns of a chat.*leave own_tokens out"):
+        score_all(RewardModel(own_tokens=True), chat, context=CONTEXT)
+
+
+def test_a_rollout_beyond_the_context_is_read_up_to_its_end_and_counted() -> None:
+    class Short(SumOfIds):
+        context = 4
+
+    context = RewardContext(samplers={"reward": Short("reward")})
+    whole, cut = score_all(RewardModel(), written(1, 2), written(1, 2, 7, 8), context=context)
+    assert (whole.value, cut.value) == (1 + 3, 1 + 3)
+    assert [score.parts["cut"].value for score in (whole, cut)] == [0.0, 1.0]
+
+
+def test_a_head_is_read_at_a_named_token(tmp_path: Path) -> None:
+    folder = new_folder(tmp_path / "tiny", layers=1, width=32, heads=2, kv_heads=1, context=64)
+    plain, named = (
+        load_policy("reward", Model(source=str(folder), head="reward", read_at=token), {}, torch.device("cpu"))
+        for token in (None, "!")
+    )
+    assert isinstance(plain, LanguageModelPolicy) and isinstance(named, LanguageModelPolicy)
+    with torch.no_grad():
+        for policy in (plain, named):
+            assert policy.value_head is not None
+            policy.value_head.weight.copy_(torch.linspace(-1, 1, 32)[None])
+    task = Task(key="k", prompt="6*7=", preferences=(Preference(chosen="42", rejected="41"),))
+    token, end = named.tokenizer.vocabulary["!"], plain.tokenizer.end_token_ids
+    read = [pair_trajectories(policy, task, task.preferences[0])[0].token_ids for policy in (plain, named)]
+    assert read[1][-1] == token and read[0][-1] in end and (read[0][:-1] == read[1][:-1]).all(), "in training"
+    rollout = attempt("42", task)
+    reward = RewardModel(own_tokens=True)
+    found = [
+        score_all(reward, rollout, context=RewardContext(samplers={"reward": Native().serve(policy, 0).bind()}))[0]
+        for policy in (plain, named)
+    ]
+    assert found[0].value != found[1].value
+    expected = asyncio.run(Native().serve(plain, 0).bind().score(read[1]))
+    assert found[1].value == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(UserError, match="'<stop here>' is no single token"):
+        load_policy("reward", Model(source=str(folder), head="reward", read_at="<stop here>"), {}, torch.device("cpu"))
+    with pytest.raises(ValidationError, match="read_at is where a reward head is read"):
+        Model(source=str(folder), read_at="!")
 
 
 def test_length_is_taken_off_by_character() -> None:

@@ -2,8 +2,9 @@
 
 A fault is named where it is shown. Of the chance to name a fault of a sound judge, 5 %, the effects of the regression
 share `EFFECTS` by Holm's correction, further words and keys have `OTHERS` each by theirs, and every other test
-`SINGLE`. An effect also has to be a tenth of the judge's slope, and a judge is named no better than chance only where
-nothing else explains it. With fewer than 200 pairs what is not shown is called too little data, not absent.
+`SINGLE`; unreadable replies, of which a sound judge has none, are named by an interval of 95 %. An effect also has to
+be a tenth of the judge's slope, and a judge is named no better than chance only where nothing else explains it. With
+fewer than 200 pairs what is not shown is called too little data, not absent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -193,7 +194,7 @@ def _figures(
         "repetition": _repetition(judge, plain[:repeated]),
     }
     faults = []
-    if wilson(unreadable, len(verdicts), 1 - SINGLE).low > UNREADABLE:
+    if wilson(unreadable, len(verdicts)).low > UNREADABLE:
         faults.append(Named(fault="unreadable", words=f"{found['unreadable']:.1%} of the replies have no verdict"))
     if wilson(ties, len(margins), 1 - SINGLE).low > SATURATED:
         faults.append(Named(fault="saturated", words=f"{found['ties']:.0%} of the verdicts are ties"))

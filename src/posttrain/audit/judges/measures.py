@@ -3,8 +3,9 @@
 ``logit P(first) = a gold + b order + c length + d own style``: gold is the strength of the label with the sign of the
 chosen answer's place, order is 1, length the difference of the logarithms of both lengths in standard deviations, own
 style the difference of "written by the judge's model". Where labels have strengths, an order that counts only in the
-third or the half of the pairs that are closest takes the place of the order where that is likelier. Errors are
-clustered by prompt. Further words are tested one by one beside these effects (`posttrain.statistics.logistic`).
+third or the half of the pairs that are closest takes the place of the order where that is likelier; two thirds of the
+level are for the order of all pairs, a sixth for each of these. Errors are clustered by prompt. Further words are
+tested one by one beside these effects (`posttrain.statistics.logistic`).
 """
 
 import math
@@ -25,6 +26,8 @@ MOST_WORDS = 200
 LEAST_PAIRS_OF_WORD = 10
 LEAST_OF_CATEGORY = 20
 CLOSEST = (1 / 3, 1 / 2)
+ORDER_WEIGHTS = (2 / 3, 1 / 6, 1 / 6)
+"""Shares of the level that the order of all pairs and those of the closest ones have, where there are all three."""
 LIKELIER = 2.0
 """Logarithm of the likelihood by which an order of close pairs alone must be better than one of all."""
 _WORD = re.compile(r"[^\W\d_]{2,20}")
@@ -92,13 +95,13 @@ def fitted(asked: Sequence[Asked], moving: Sequence[str] = ()) -> tuple[Fit, dic
     for name, column_N in orders:
         own = {**columns, name: column_N}
         fits.append((regress(np.stack([*own.values()], 1), outcome_N, clusters), [*own]))
-    first, *others = fits
-    fit, names = max(others, key=lambda found: found[0].likelihood, default=first)
-    if fit.likelihood < first[0].likelihood + LIKELIER:
-        fit, names = first
+    best = max(range(1, len(fits)), key=lambda place: fits[place][0].likelihood, default=0)
+    place = best if fits[best][0].likelihood >= fits[0][0].likelihood + LIKELIER else 0
+    fit, names = fits[place]
     effects = dict(zip(names, fit.effects, strict=True))
-    # One of several was chosen.
-    effects[names[-1]] = replace(fit.effects[-1], p_value=min(1.0, len(orders) * fit.effects[-1].p_value))
+    # One of several was chosen: each has its share of the level.
+    weight = ORDER_WEIGHTS[place] if len(fits) > 1 else 1.0
+    effects[names[-1]] = replace(fit.effects[-1], p_value=min(1.0, fit.effects[-1].p_value / weight))
     return fit, effects
 
 

@@ -60,7 +60,7 @@ class RewardJudge:
         group = Group(
             key=task.key, trajectories=tuple(written(task, n, answer, writer) for n, answer in enumerate(answers))
         )
-        found = await scored(group, self.reward, RewardContext(samplers=samplers))
+        found = await scored(group, self.reward, RewardContext(samplers=samplers, as_given=True))
         return [trajectory.score for trajectory in found if trajectory.score is not None]
 
     def _verdict(self, first: Score, second: Score) -> Verdict:

@@ -7,14 +7,17 @@ explanation and the value NaN, never a finite number (`failure`).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any, Final
 
+import numpy as np
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
+from posttrain.errors import UserError
 from posttrain.signals import Signal
-from posttrain.types import Fact, Group, Score, Task
+from posttrain.types import Fact, Group, IntArray, Score, Task, Trajectory
 
 ALIASES: Final = {"translation": "translated"}
 """Other names of kinds, where one is named by a text."""
@@ -33,8 +36,18 @@ class RewardContext:
     """Seed of the stage's draws."""
     learning: bool = False
     """Whether the scores are learned from: in a stage of reinforcement, not in evaluations, selections and audits."""
+    as_given: bool = False
+    """Whether a group is shown in its own order, as in audits, which show every order. Else rewards that show several
+    rollouts at a time draw an order for each item."""
     state: dict[str, Any] = field(default_factory=dict)
     """The reward's state: JSON, changed in place, saved in every checkpoint."""
+
+    def order(self, count: int, *key: str | int) -> list[int]:
+        """An order of `count` rollouts that is drawn by this key, the step and the seed; 0, 1, 2, ... `as_given`."""
+        if self.as_given:
+            return [*range(count)]
+        name = ":".join(map(str, (key[0], self.seed, self.step, *key[1:])))
+        return Random(name).sample(range(count), count)
 
     def sampler(self, role: str, reward: str) -> Sampler:
         """The sampler of a role for a reward of kind `reward`. Raises `UserError` for a role without a model."""
@@ -112,6 +125,11 @@ class Reward(Component):
         return frozenset(role for part in self.wrapped.values() for role in part.judges)
 
     @property
+    def reads_sampled(self) -> frozenset[str]:
+        """Roles with a head that reads the tokens that were sampled, up to their own end token."""
+        return frozenset(role for part in self.wrapped.values() for role in part.reads_sampled)
+
+    @property
     def fingerprint(self) -> Mapping[str, str]:
         """SHA-256 of each of the user's files that compute scores, by path, for the record of a run."""
         return {file: digest for part in self.wrapped.values() for file, digest in part.fingerprint.items()}
@@ -155,6 +173,22 @@ async def scored(group: Group, reward: Reward, context: RewardContext) -> Group:
     scores = dict(zip(valid, await reward.score(valid_group, context) if valid else (), strict=True))
     trajectories = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
     return replace(group, trajectories=tuple(trajectories))
+
+
+def in_own_tokens(trajectory: Trajectory, sampler: Sampler) -> IntArray:
+    """A rollout in a model's own tokens: the prompt, and all that follows it as one completion.
+
+    Raises `UserError` for images, and for turns of a chat, whose marks are those of the policy's template.
+    """
+    turns = len([segment for segment in trajectory.segments if segment.actor != "prompt"])
+    prompt = trajectory.task.prompt
+    if trajectory.task.images or (turns != 1 and not isinstance(prompt, str)):
+        raise UserError(
+            "reward.own_tokens encodes a rollout as text, and this one has images, or several turns of a chat; take a "
+            "reward model with the policy's vocabulary, and leave own_tokens out"
+        )
+    ids = np.concatenate([sampler.encode(prompt), sampler.encode_completion(prompt, trajectory.completion)])
+    return np.asarray(ids, np.int64)
 
 
 def counted(holds: bool) -> Score:

@@ -34,7 +34,7 @@ from pydantic import Field, NonNegativeFloat, field_validator
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.datasets.templates import check_places, fill, marked
+from posttrain.datasets.templates import Template, check_places, fill, marked, prompt_digest
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer
 from posttrain.grading.captions import Pair, arrive, asked, decayed, reward_of
@@ -90,9 +90,9 @@ class Captions(Reward):
     """The model that is prompted."""
     goal: str = "reach the exit"
     """What it reads of the task."""
-    template: str = TEMPLATE
+    template: Template = TEMPLATE
     """Its prompt. Placeholders: goal, caption."""
-    pair_template: str = PAIR
+    pair_template: Template = PAIR
     """Its prompt for two captions. Placeholders: goal, first, second."""
     sampling: Sampling = Sampling(temperature=0.1, max_tokens=256)
     """How a reply is sampled."""
@@ -158,6 +158,12 @@ class Captions(Reward):
             return float("FOO" in reply)
         return 0.5 * (1.0 + float("FIRST" in reply) - float("SECOND" in reply))
 
+    @property
+    def _by(self) -> str:
+        """Who labels captions, and with which prompt."""
+        used = self.pair_template if self.model == "ranking" else self.template
+        return "" if self.helpful else f" by the role '{self.role}' (prompt {prompt_digest(used)})"
+
     def _score(self, trajectory: Trajectory, score: Score, context: RewardContext) -> Score:
         if score.status == "error":
             return score
@@ -174,7 +180,7 @@ class Captions(Reward):
             value=outer.value + total,
             status=score.status,
             answer=score.answer,
-            explanation=f"{score.explanation}; captions {total:.3g}",
+            explanation=f"{score.explanation}; captions {total:.3g}{self._by}",
             parts={
                 "of": score,
                 "captions": Score(value=total, status="ok"),

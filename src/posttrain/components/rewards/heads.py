@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeFloat, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, failure, in_own_tokens
 from posttrain.signals import Signal
 from posttrain.types import Group, Score
 
@@ -42,6 +42,9 @@ class Heads(Reward):
     """Outputs of each head where it was trained on levels, and the score is the expected level; None is one output."""
     role: str = "reward"
     """Role of the model; it needs ``head: reward`` and as many ``outputs``."""
+    own_tokens: bool = False
+    """Whether prompt and completion are encoded by the model's own tokenizer, with its end token or that of `read_at`.
+    """
     correct_at: float = 0.0
     """Smallest reward that counts as correct, for the record only."""
 
@@ -63,12 +66,18 @@ class Heads(Reward):
         """The model's outputs."""
         return frozenset({Signal("scores", of=self.role)})
 
+    @property
+    def reads_sampled(self) -> frozenset[str]:
+        """The model, unless it has tokens of its own."""
+        return frozenset() if self.own_tokens else self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory by its own tokens."""
         if not len(group):
             return []
         sampler = context.sampler(self.role, self.kind)
-        found = await asyncio.gather(*(sampler.scores(t.token_ids, vectors=t.vectors) for t in group))
+        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
+        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors in read))
         output_NO = np.stack(found).astype(np.float64)
         wanted = len(self.weights) * (self.levels or 1)
         if output_NO.shape[1] != wanted:

@@ -21,7 +21,17 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, counted, failure
-from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of, shortened
+from posttrain.datasets.templates import (
+    Template,
+    asked,
+    check_closed,
+    check_places,
+    fill_closed,
+    marked,
+    places,
+    question_of,
+    shortened,
+)
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -51,8 +61,8 @@ class Judge(Reward):
     role: str = "judge"
     """The judge's role."""
     template: Template = TEMPLATE
-    """Prompt template. Placeholders: question, answer (the task's), completion between marks, and raw_completion
-    without marks, for judges that were trained on another format."""
+    """Prompt template. Placeholders: question, answer (the task's), completion between marks, and raw_completion, which
+    the text after it marks, for judges that were trained on another format."""
     label: str = "Score"
     """Word before the verdict, in any case; empty takes the last number or verdict word of the reply."""
     verdicts: tuple[float, float] | Mapping[str, float] = (0.0, 10.0)
@@ -76,7 +86,7 @@ class Judge(Reward):
             raise PydanticCustomError(
                 "place", "the template does not show the completion to the judge: write {{completion}} somewhere"
             )
-        return check_places(template, PLACES)
+        return check_closed(check_places(template, PLACES), ("raw_completion",))
 
     @field_validator("verdicts")
     @classmethod
@@ -112,8 +122,8 @@ class Judge(Reward):
         if task.answer is None and "answer" in places(self.template):
             return failure("the judge's template shows the reference answer, and the task has none")
         text, cut = shortened(trajectory.completion, self.longest)
-        values = {"question": question_of(task), "answer": task.answer or "", "raw_completion": text}
-        request = fill(self.template, {**values, "completion": marked(text)})
+        values = {"question": question_of(task), "answer": task.answer or "", "completion": marked(text)}
+        request = fill_closed(self.template, values, {"raw_completion": text})
         prompt = (Message(role="user", content=request),) if self.chat else request
         try:
             replies = await writer.write(prompt, self.samples, self.sampling)

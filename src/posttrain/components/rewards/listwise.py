@@ -11,14 +11,13 @@ that a preference for a place never cancels. Responses stand between marks that 
 """
 
 from collections.abc import Sequence
-from random import Random
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of, shortened
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -51,7 +50,9 @@ class Listwise(Reward):
     template: Template = TEMPLATE
     """Prompt. Placeholders: principle, question, responses."""
     raw: bool = False
-    """Whether responses are shown in one line without marks, for judges that were trained on that."""
+    """Whether each response is one line, whose end is its mark, for judges that were trained on that."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a response that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=2048)
     """How the reply is sampled."""
     chat: bool = True
@@ -83,11 +84,10 @@ class Listwise(Reward):
         """Ask once, and give each rollout its score."""
         rollouts = group.trajectories
         names = [f"model-{place + 1}" for place in range(len(rollouts))]
-        order = Random(f"listwise:{context.seed}:{context.step}:{group.key}").sample(
-            range(len(rollouts)), len(rollouts)
-        )
+        order = context.order(len(rollouts), "listwise", group.key)
         task = rollouts[0].task
-        texts = [rollouts[i].completion for i in order]
+        shorter = [shortened(rollout.completion, self.longest) for rollout in rollouts]
+        texts = [shorter[i][0] for i in order]
         responses = "\n".join(
             f"{name}: {' '.join(text.split())}" if self.raw else f"{name}:\n{marked(text)}"
             for name, text in zip(names, texts, strict=True)
@@ -101,13 +101,14 @@ class Listwise(Reward):
             return [failure(str(error)) for _ in rollouts]
         scores = read_ranking(reply).scores
         by_rollout = {i: scores.get(name) for name, i in zip(names, order, strict=True)}
-        return [self._score(by_rollout[i], reply) for i in range(len(rollouts))]
+        return [self._score(by_rollout[i], reply, cut) for i, (_, cut) in enumerate(shorter)]
 
-    def _score(self, value: float | None, reply: str) -> Score:
+    def _score(self, value: float | None, reply: str, cut: bool) -> Score:
         if value is None:
             return failure(f"the judge's reply has no score of it: {shown(reply, 200)}")
         low, high = self.scale
         if not low <= value <= high:
             return failure(f"the judge's score {value:g} is not from {low:g} to {high:g}: {shown(reply, 200)}")
         explanation = f"{asked(self.role, self.template)} gives {value:g}"
-        return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation)
+        status: Literal["ok", "wrong"] = "ok" if value >= self.correct_at else "wrong"
+        return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})

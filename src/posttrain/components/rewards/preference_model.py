@@ -22,12 +22,13 @@ from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, counted, failure
-from posttrain.datasets.templates import asked, marked, shortened
+from posttrain.datasets.templates import asked, marked, shortened, without
 from posttrain.engines import Labelling, Sampler, next_logp
 from posttrain.errors import NoAnswer, UserError
 from posttrain.signals import Signal, logp_of
 from posttrain.types import Group, Message, Score, Task, Trajectory
 
+SEPARATORS = ("[CONTEXT]", "[RESPONSE A]", "[RESPONSE B]")
 QUESTION = "[CONTEXT] {context} [RESPONSE A] {first} [RESPONSE B] {second}\n"
 
 
@@ -42,8 +43,8 @@ class PreferenceModel(Reward):
     longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
     """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     marks: bool = True
-    """Whether both responses stand between marks that they cannot contain. Without marks a response can write what
-    separates it from the other: for a model that was trained on the published form."""
+    """Whether both responses stand between marks that they cannot contain. The published form has none: for a model
+    that was trained on it, the words in brackets that separate its parts are the marks, and stand in no response."""
 
     @property
     def roles(self) -> frozenset[str]:
@@ -89,7 +90,7 @@ class PreferenceModel(Reward):
     async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
         """Probability that the model prefers the first of two responses, shown in this order; NaN without an answer."""
         texts = (shortened(t.completion, self.longest)[0] for t in (first, second))
-        one, other = (marked(text) if self.marks else text for text in texts)
+        one, other = (marked(text) if self.marks else without(text, SEPARATORS) for text in texts)
         text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
         prompt = (Message(role="user", content=text),)
         if isinstance(sampler, Labelling):

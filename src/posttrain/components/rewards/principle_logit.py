@@ -25,7 +25,17 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, counted, failure
-from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of, shortened
+from posttrain.datasets.templates import (
+    Template,
+    asked,
+    check_closed,
+    check_places,
+    fill_closed,
+    marked,
+    places,
+    question_of,
+    shortened,
+)
 from posttrain.engines import Labelling, Sampler, next_logp
 from posttrain.errors import NoAnswer
 from posttrain.signals import Signal, logp_of
@@ -54,7 +64,8 @@ class PrincipleLogit(Reward):
     bound: bool = True
     """Whether the principle of a task comes first; without it, `principle` is that of all tasks."""
     template: Template = TEMPLATE
-    """Prompt. Placeholders: question, principle, and response (between marks) or raw_response."""
+    """Prompt. Placeholders: question, principle, and response (between marks) or raw_response, which the text
+    after it marks."""
     longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
     """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     chat: bool = True
@@ -72,7 +83,7 @@ class PrincipleLogit(Reward):
             raise PydanticCustomError(
                 "place", "the template must show {{principle}}, and {{response}} or {{raw_response}}"
             )
-        return check_places(template, PLACES)
+        return check_closed(check_places(template, PLACES), ("raw_response",))
 
     @property
     def roles(self) -> frozenset[str]:
@@ -103,8 +114,8 @@ class PrincipleLogit(Reward):
         own = trajectory.task.fields.get("principle") if self.bound else None
         principle = own if isinstance(own, str) and own.strip() else self.principle
         text, cut = shortened(trajectory.completion, self.longest)
-        values = {"question": question_of(trajectory.task), "response": marked(text), "raw_response": text}
-        request = fill(self.template, {**values, "principle": principle})
+        values = {"question": question_of(trajectory.task), "response": marked(text), "principle": principle}
+        request = fill_closed(self.template, values, {"raw_response": text})
         prompt = (Message(role="user", content=request),) if self.chat else request
         if isinstance(sampler, Labelling):
             try:

@@ -28,9 +28,9 @@ import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.datasets.keys import digest
-from posttrain.datasets.templates import Template, asked, fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of, shortened
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
@@ -59,6 +59,8 @@ class Ranked(Reward):
     """Demonstrations that always come first."""
     most: Annotated[int, Field(ge=0, le=64)] = 4
     """Most demonstrations of earlier steps."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a rollout that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=64)
     """How the black box replies."""
 
@@ -95,14 +97,15 @@ class Ranked(Reward):
             rank = {text: first[values[text]] for text in rank}
         last = max(len(texts) - 1, 1)
         return [
-            self._score(1.0 - rank[t.completion] / last, own, len(agreed) / len(texts))
+            self._score(1.0 - rank[t.completion] / last, own, len(agreed) / len(texts), t.completion)
             for t, own in zip(group, given, strict=True)
         ]
 
-    def _score(self, value: float, own: Score | None, agreed: float) -> Score:
+    def _score(self, value: float, own: Score | None, agreed: float, text: str) -> Score:
         status = own.status if own is not None and own.status != "error" else "ok" if value == 1.0 else "wrong"
         by = "" if self.role is None else f", by {asked(self.role, self.template)}"
         parts = {"agreement": Score(value=agreed, status="ok")}
+        parts |= {"cut": counted(shortened(text, self.longest)[1])} if self.role else {}
         return Score(value=value, status=status, explanation=f"rank {value:.2f}, from 1 for the best{by}", parts=parts)
 
     async def _by_role(self, group: Group, texts: Sequence[str], context: RewardContext) -> list[int] | str:
@@ -110,12 +113,15 @@ class Ranked(Reward):
         task = group.trajectories[0].task
         if len(texts) > len(LETTERS):
             return f"{len(texts)} rollouts cannot be ranked in one call, at most {len(LETTERS)}"
-        places = sorted(range(len(texts)), key=lambda i: digest(task.key, texts[i]))
+        drawn = sorted(range(len(texts)), key=lambda i: digest(task.key, texts[i]))
+        places = [*range(len(texts))] if context.as_given else drawn
         earlier = [*self.static, *context.state.get("demonstrations", [])]
         values = {
             "demonstrations": "".join(f"{one}\n\n" for one in earlier),
             "question": question_of(task),
-            "answers": "\n\n".join(f"{LETTERS[n]}:\n{marked(texts[i])}" for n, i in enumerate(places)),
+            "answers": "\n\n".join(
+                f"{LETTERS[n]}:\n{marked(shortened(texts[i], self.longest)[0])}" for n, i in enumerate(places)
+            ),
         }
         prompt = (Message(role="user", content=fill(self.template, values)),)
         try:

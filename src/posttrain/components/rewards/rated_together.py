@@ -17,15 +17,14 @@ Differs: in the release a block of another form ends the run. Answers stand betw
 
 import re
 from collections.abc import Mapping, Sequence
-from random import Random
 from typing import Annotated
 
 from pydantic import Field
 
 from posttrain.component import frozen, nearest
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.datasets.coding_preferences import RUBRICS
-from posttrain.datasets.templates import Template, asked, fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of, shortened
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer, TaskFault
 from posttrain.grading.extraction import shown
@@ -60,6 +59,8 @@ class RatedTogether(Reward):
     """The reward that rates in the judge's place."""
     template: Template = TEMPLATE
     """The prompt. Placeholders: rubric, question, answers."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a answer that are shown, its first ones. ``reward/cut`` is the share of those with more."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=1024)
     """How the judge replies."""
     correct_at: Annotated[float, Field(allow_inf_nan=False)] = 4.0
@@ -99,8 +100,9 @@ class RatedTogether(Reward):
         rubric = _rubric(task)
         if rubric is None:
             return [failure(f"there is no rubric for the preference {task.fields.get('preference')!r}")] * count
-        order = Random(f"rated_together:{context.seed}:{context.step}:{group.key}").sample(range(count), count)
-        answers = "\n\n".join(f"Answer {n}:\n{marked(rollouts[i].completion)}" for n, i in enumerate(order, 1))
+        order = context.order(count, "rated_together", group.key)
+        shorter = [shortened(rollout.completion, self.longest) for rollout in rollouts]
+        answers = "\n\n".join(f"Answer {n}:\n{marked(shorter[i][0])}" for n, i in enumerate(order, 1))
         values = {"rubric": rubric, "question": question_of(task), "answers": answers}
         prompt = (Message(role="user", content=fill(self.template, values)),)
         try:
@@ -111,10 +113,10 @@ class RatedTogether(Reward):
         if ratings is None:
             return [failure(f"the reply has not {count} ratings from 1 to 5: {shown(reply, 200)}") for _ in rollouts]
         place = {i: n for n, i in enumerate(order)}
-        return [self._score(ratings[place[i]], place[i] + 1, count) for i in range(count)]
+        places = [f"answer {place[i] + 1} of {count}" for i in range(count)]
+        return [self._score(ratings[place[i]], places[i], cut) for i, (_, cut) in enumerate(shorter)]
 
-    def _score(self, rating: int | None, place: int, count: int) -> Score:
-        shown_as = f"answer {place} of {count}"
+    def _score(self, rating: int | None, shown_as: str, cut: bool) -> Score:
         if rating is None:
             return failure(f"the judge rates it N/A, {shown_as}")
         right = rating >= self.correct_at
@@ -122,6 +124,7 @@ class RatedTogether(Reward):
             value=float(rating),
             status="ok" if right else "wrong",
             explanation=f"rated {rating} by {asked(self.role, self.template)}, {shown_as}",
+            parts={"cut": counted(cut)},
         )
 
 

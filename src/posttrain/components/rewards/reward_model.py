@@ -4,22 +4,22 @@ Source: Dong et al. 2024, arXiv:2405.07863, sections 2.1 and 4.2 (the length pen
 
 The model reads the sampled tokens, so it must share the policy's vocabulary, as a copy of the policy does. With
 `own_tokens` it reads prompt and completion in its own tokenizer, whatever the policy's is, and the score is that of its
-end token.
+end token, or of the token that the model's `read_at` names. A rollout that is longer than the model's context is read
+up to where the context ends; ``reward/cut`` is the share of such rollouts.
 """
 
 import asyncio
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-import numpy as np
 from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, in_own_tokens
 from posttrain.engines import Sampler
-from posttrain.errors import UserError
 from posttrain.signals import Signal
-from posttrain.types import Group, IntArray, Score, Trajectory
+from posttrain.types import FloatArray, Group, IntArray, Score, Trajectory
 
 
 @frozen
@@ -29,7 +29,8 @@ class RewardModel(Reward):
     role: str = "reward"
     """Role of the reward model; it needs ``head: reward``."""
     own_tokens: bool = False
-    """Whether prompt and completion are encoded by the reward model's own tokenizer, with its end token."""
+    """Whether prompt and completion are encoded by the reward model's own tokenizer, with its end token or that of
+    `read_at`."""
     length_penalty: NonNegativeFloat = 0.0
     """Penalty per character of the completion, in units of reward."""
     correct_at: float = 0.0
@@ -45,16 +46,20 @@ class RewardModel(Reward):
         """The model's scores."""
         return frozenset({Signal("score", of=self.role)})
 
+    @property
+    def reads_sampled(self) -> frozenset[str]:
+        """The reward model, unless it has tokens of its own."""
+        return frozenset() if self.own_tokens else self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory by its own tokens."""
         sampler = context.sampler(self.role, self.kind)
-        if self.own_tokens:
-            values = await asyncio.gather(*(sampler.score(_encoded(t, sampler)) for t in group))
-        else:
-            values = await asyncio.gather(*(sampler.score(t.token_ids, vectors=t.vectors) for t in group))
-        return [self._score(t, value) for t, value in zip(group, values, strict=True)]
+        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
+        room = sampler.context
+        values = await asyncio.gather(*(_scored(sampler, ids[:room], vectors, room) for ids, vectors in read))
+        return [self._score(t, value, len(ids) > room) for t, value, (ids, _) in zip(group, values, read, strict=True)]
 
-    def _score(self, trajectory: Trajectory, output: float) -> Score:
+    def _score(self, trajectory: Trajectory, output: float, cut: bool) -> Score:
         """The model's output less the length penalty."""
         if not math.isfinite(output):
             return failure(f"the role '{self.role}' gives {output}")
@@ -62,15 +67,9 @@ class RewardModel(Reward):
         explanation = f"the role '{self.role}' gives {output:.4g}"
         if self.length_penalty:
             explanation += f"; {output - value:.4g} taken off for {len(trajectory.completion)} characters"
-        return Score(value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation)
+        status: Literal["ok", "wrong"] = "ok" if value >= self.correct_at else "wrong"
+        return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})
 
 
-def _encoded(trajectory: Trajectory, sampler: Sampler) -> IntArray:
-    """Prompt and completion in a model's own tokens. Raises `UserError` for rollouts of several turns, and images."""
-    if trajectory.task.images or sum(segment.actor != "prompt" for segment in trajectory.segments) != 1:
-        raise UserError(
-            "reward.own_tokens encodes one prompt and one completion as text, and this rollout has images or several "
-            "turns; take a reward model with the policy's vocabulary, and leave own_tokens out"
-        )
-    prompt = trajectory.task.prompt
-    return np.concatenate([sampler.encode(prompt), sampler.encode_completion(prompt, trajectory.completion)])
+async def _scored(sampler: Sampler, token_ids: IntArray, vectors: FloatArray | None, room: int) -> float:
+    return await sampler.score(token_ids, vectors=None if vectors is None else vectors[:room])

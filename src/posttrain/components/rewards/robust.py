@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, failure, in_own_tokens
 from posttrain.signals import Signal
 from posttrain.types import FloatArray, Group, Score
 
@@ -40,6 +40,9 @@ class Robust(Reward):
     """The nominal reward: the mean of the surest head, or of all heads."""
     role: str = "ensemble"
     """Role of the model; it needs ``head: reward`` and ``outputs``."""
+    own_tokens: bool = False
+    """Whether prompt and completion are encoded by the model's own tokenizer, with its end token or that of `read_at`.
+    """
     correct_at: float = 0.0
     """Smallest reward that counts as correct, for the record only."""
 
@@ -53,10 +56,16 @@ class Robust(Reward):
         """The model's outputs."""
         return frozenset({Signal("scores", of=self.role)})
 
+    @property
+    def reads_sampled(self) -> frozenset[str]:
+        """The model, unless it has tokens of its own."""
+        return frozenset() if self.own_tokens else self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory by its own tokens."""
         sampler = context.sampler(self.role, self.kind)
-        found = await asyncio.gather(*(sampler.scores(t.token_ids, vectors=t.vectors) for t in group))
+        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
+        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors in read))
         return [self.of_outputs(output_O) for output_O in found]
 
     def of_outputs(self, output_O: FloatArray) -> Score:

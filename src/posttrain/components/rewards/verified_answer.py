@@ -26,11 +26,12 @@ from dataclasses import replace
 from typing import Final, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveInt, field_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import fill, marked, question_of
+from posttrain.datasets.templates import Template, asked, check_places, fill, marked, places, question_of
 from posttrain.engines import Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import extract, shown
@@ -66,6 +67,8 @@ class VerifiedAnswer(Reward):
     """Scores the answer, status ``ok`` passes; None prompts the model of `role`."""
     role: str = "verifier"
     """Role of the model that is prompted."""
+    template: Template = TEMPLATE
+    """Its prompt. Placeholders: question, answer (the reference), completion (the extracted answer, between marks)."""
     price: NonNegativeFloat = 0.05
     """Of each token by which a right answer is longer or shorter than the reference."""
     missing: float = Field(default=-0.5, allow_inf_nan=False)
@@ -78,6 +81,14 @@ class VerifiedAnswer(Reward):
     """What a reply without a verdict is."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=512)
     """How the model of `role` writes; the release allows 2,048 tokens."""
+
+    @field_validator("template")
+    @classmethod
+    def check_template(cls, template: str) -> str:
+        """Refuse a template without both answers."""
+        if not places(template) >= {"answer", "completion"}:
+            raise PydanticCustomError("place", "the template must show {{answer}} and {{completion}}")
+        return check_places(template, ("question", "answer", "completion"))
 
     @property
     def wrapped(self) -> Mapping[str, Reward]:
@@ -102,8 +113,8 @@ class VerifiedAnswer(Reward):
             alone = [_alone(one, answer) for one, answer in zip(group, answers, strict=True)]
             verdicts = await self.verifier.score(replace(group, trajectories=tuple(alone)), context)
         else:
-            asked = (self._verdict(one, answer, context) for one, answer in zip(group, answers, strict=True))
-            verdicts = await asyncio.gather(*asked)
+            requests = (self._verdict(one, answer, context) for one, answer in zip(group, answers, strict=True))
+            verdicts = await asyncio.gather(*requests)
         return [
             self._scored(trajectory, answer, verdict, context)
             for trajectory, answer, verdict in zip(group, found, verdicts, strict=True)
@@ -124,7 +135,7 @@ class VerifiedAnswer(Reward):
         """What the model of the role decides."""
         task = trajectory.task
         shown_to = {"question": question_of(task), "answer": task.answer or "", "completion": marked(answer)}
-        request = (Message(role="user", content=fill(TEMPLATE, shown_to)),)
+        request = (Message(role="user", content=fill(self.template, shown_to)),)
         try:
             (reply,) = await context.sampler(self.role, self.kind).write(request, 1, self.sampling)
         except NoAnswer as error:
@@ -134,7 +145,8 @@ class VerifiedAnswer(Reward):
         decided = _DECISION.fullmatch(read) if self.strict else _DECISION.search(read)
         if self.unread == "error" and not decided:
             return failure(f"the verifier's reply has no verdict: {shown(reply, 200)}")
-        return Score(value=float(passed), status="ok" if passed else "wrong", explanation=shown(reply, 200))
+        explanation = f"reply of {asked(self.role, self.template)}: {shown(reply, 200)}"
+        return Score(value=float(passed), status="ok" if passed else "wrong", explanation=explanation)
 
     def _scored(self, trajectory: Trajectory, answer: str | None, verdict: Score, context: RewardContext) -> Score:
         if verdict.status == "error":

@@ -37,6 +37,11 @@ class Wins(Reward):
         """Its scores."""
         return frozenset({Signal("score", of=self.role)})
 
+    @property
+    def reads_sampled(self) -> frozenset[str]:
+        """The critic."""
+        return self.roles
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Rate all, and count wins."""
         sampler = context.sampler(self.role, self.kind)

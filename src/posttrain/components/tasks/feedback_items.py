@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_closed, check_places, fill_closed, marked, places, question_of
 from posttrain.errors import UserError
 from posttrain.grading.feedback import agreed, entries
 from posttrain.types import Task
@@ -34,7 +34,8 @@ class FeedbackItems(Tasks):
     tasks: Tasks
     """The source: tasks with a demonstration, and feedback on it."""
     template: Template = TEMPLATE
-    """Prompt. Placeholders: question, principle, and response (between marks) or raw_response."""
+    """Prompt. Placeholders: question, principle, and response (between marks) or raw_response, which the text
+    after it marks."""
     evidence: Annotated[float, Field(ge=0.0, le=100.0)] = 60.0
     """A quotation must match the annotator's text by more than this; 0 requires none."""
     similar: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8
@@ -48,7 +49,7 @@ class FeedbackItems(Tasks):
             raise PydanticCustomError(
                 "place", "the template must show {{principle}}, and {{response}} or {{raw_response}}"
             )
-        return check_places(template, PLACES)
+        return check_closed(check_places(template, PLACES), ("raw_response",))
 
     def load(self) -> Sequence[Task]:
         """The items, in the order of the responses. Raises `UserError` where nothing is left."""
@@ -79,12 +80,12 @@ class FeedbackItems(Tasks):
         else:
             found = [entry for annotator in own for entry in entries(annotator, self.evidence)]
         response = task.demonstrations[0]
-        values = {"question": question_of(task), "response": marked(response), "raw_response": response}
+        values = {"question": question_of(task), "response": marked(response)}
         return [
             replace(
                 task,
                 key=f"{task.key}-{number}",
-                prompt=fill(self.template, {**values, "principle": entry.principle}),
+                prompt=fill_closed(self.template, {**values, "principle": entry.principle}, {"raw_response": response}),
                 answer="Yes" if entry.satisfied else "No",
                 domain=entry.principle,
                 demonstrations=(" Yes" if entry.satisfied else " No",),

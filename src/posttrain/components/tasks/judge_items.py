@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.keys import digest
-from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import Template, check_closed, check_places, fill_closed, marked, places, question_of
 from posttrain.errors import UserError
 from posttrain.types import Preference, Task
 
@@ -41,8 +41,9 @@ class JudgeItems(Tasks):
     tasks: Tasks
     """The source; at least one task must have preferences."""
     template: Template = TEMPLATE
-    """Prompt. Placeholders: question, first and second (the candidates), and marked_first and marked_second, between
-    marks that they cannot contain, for a judge that follows instructions."""
+    """Prompt. Placeholders: question, first and second (the candidates, which the text after each marks: it stands in
+    neither of them), and marked_first and marked_second, between marks that they cannot contain, for a judge that
+    follows instructions and for candidates of several lines."""
     label: Literal["letter", "sentence", "strength"] = "letter"
     """``letter``: A; ``sentence``: "Answer 1 is better"; ``strength``: -2."""
     order: Literal["drawn", "both", "as_given"] = "drawn"
@@ -59,7 +60,7 @@ class JudgeItems(Tasks):
         """Refuse a template without both candidates."""
         if not all(places(template) & {name, f"marked_{name}"} for name in ("first", "second")):
             raise PydanticCustomError("place", "the template must show both: write {{first}} and {{second}} somewhere")
-        return check_places(template, PLACES)
+        return check_closed(check_places(template, PLACES), ("first", "second"))
 
     def load(self) -> Sequence[Task]:
         """The items in the order of the pairs. Raises `UserError` where there is no pair, or one without a label."""
@@ -103,7 +104,7 @@ class JudgeItems(Tasks):
     def _item(self, task: Task, pair: Preference, key: str, place: int) -> Task:
         """The item with the chosen candidate at a place, 0 or 1."""
         shown = [pair.chosen, pair.rejected] if place == 0 else [pair.rejected, pair.chosen]
-        values = {"question": question_of(task), "first": shown[0], "second": shown[1]}
+        values = {"question": question_of(task)}
         values |= {"marked_first": marked(shown[0]), "marked_second": marked(shown[1])}
         label = self._label(task, pair, place)
         thought = self._thought(task, pair, place)
@@ -111,7 +112,7 @@ class JudgeItems(Tasks):
         return replace(
             task,
             key=key,
-            prompt=fill(self.template, values),
+            prompt=fill_closed(self.template, values, {"first": shown[0], "second": shown[1]}),
             answer=label,
             demonstrations=(f"<think>{thought}</think><answer>{label}</answer>",),
             preferences=(),

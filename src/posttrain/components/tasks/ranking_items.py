@@ -37,7 +37,8 @@ class RankingItems(Tasks):
     template: Template = TEMPLATE
     """Prompt. Placeholders: principle, question, responses."""
     marks: bool = False
-    """Whether candidates stand between marks that they cannot contain, for a judge that follows instructions."""
+    """Whether candidates stand between marks that they cannot contain, for a judge that follows instructions; else each
+    is one line."""
     principle: bool = True
     """Whether the principle is shown; without it, what conflicting principles ask for cannot be known."""
     ranking: bool = True
@@ -68,7 +69,9 @@ class RankingItems(Tasks):
         order = Random(f"ranking_items:{self.seed}:{task.key}").sample(range(len(candidates)), len(candidates))
         names = [f"model-{place + 1}" for place in range(len(candidates))]
         texts = [candidates[i] for i in order]
-        lines = [f"{n}: {marked(t) if self.marks else t}" for n, t in zip(names, texts, strict=True)]
+        lines = [
+            f"{n}: {marked(t) if self.marks else ' '.join(t.splitlines())}" for n, t in zip(names, texts, strict=True)
+        ]
         scores = {name: gold[i] for name, i in zip(names, order, strict=True)}
         ranked = sorted(names, key=lambda name: -scores[name])
         points = task.fields.get("points", gold)

@@ -16,7 +16,17 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.tasks import Tasks
-from posttrain.datasets.templates import Template, check_places, fill, marked, places, question_of
+from posttrain.datasets.templates import (
+    Template,
+    check_closed,
+    check_places,
+    ends_of,
+    fill,
+    marked,
+    places,
+    question_of,
+    without,
+)
 from posttrain.errors import UserError
 from posttrain.grading.sentences import KEYS
 from posttrain.types import Task
@@ -36,7 +46,8 @@ class VerifierItems(Tasks):
     template: Template = TEMPLATE
     """Prompt. Placeholders: question, answer (the reference) and response."""
     marks: bool = False
-    """Whether the response stands between marks that it cannot contain, for a verifier that follows instructions."""
+    """Whether the response stands between marks that it cannot contain, for a verifier that follows instructions; else
+    the template's text after it is its mark."""
     keys: tuple[str, ...] = ()
     """Responses without content that are asked as a NO for every task."""
 
@@ -46,7 +57,7 @@ class VerifierItems(Tasks):
         """Refuse a template without the response, or with it twice."""
         if template.count("{response}") != 1 or "answer" not in places(template):
             raise PydanticCustomError("place", "the template must show {{answer}}, and {{response}} once")
-        return check_places(template, PLACES)
+        return check_closed(check_places(template, PLACES), ("response",))
 
     def load(self) -> Sequence[Task]:
         """The items in the order of the responses. Raises `UserError` for a task without answer or responses."""
@@ -74,8 +85,10 @@ class VerifierItems(Tasks):
 
 def item(how: VerifierItems, task: Task, response: str, right: bool, name: str, domain: str) -> Task:
     """One item; its fields say where the response stands in the prompt, and have another answer to the task."""
-    shown = marked(response) if how.marks else response
     before, _, after = how.template.partition("{response}")
+    shown = (
+        marked(response) if how.marks else without(response, [end for _, end in ends_of(how.template, ["response"])])
+    )
     values = {"question": question_of(task), "answer": task.answer or ""}
     head = fill(before, values)
     label = "YES" if right else "NO"
