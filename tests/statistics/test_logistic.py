@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from posttrain.statistics.logistic import RIDGE, Platt, platt, regress, sigmoid
+from posttrain.statistics.logistic import RIDGE, Platt, isotonic, platt, regress, sigmoid
 
 
 def test_a_constant_by_hand() -> None:
@@ -64,3 +64,13 @@ def test_regression_needs_two_clusters() -> None:
         regress(np.ones((2, 1)), np.array([0.0, 1.0]), "aa")
     with pytest.raises(ValueError, match="one each"):
         regress(np.ones((2, 1)), np.array([0.0]), "a")
+
+
+def test_isotonic_regression_pools_what_falls() -> None:
+    found = isotonic([4, 1, 3, 2, 2], [True, False, False, True, True])
+    assert found.number_K.tolist() == [1, 2, 3, 4]
+    assert found.chance([0, 1, 1.5, 2, 2.5, 3, 4, 9]) == pytest.approx([0, 0, 1 / 3, 2 / 3, 2 / 3, 2 / 3, 1, 1])
+    both = isotonic([1.0, 2.0], [True, False], symmetric=True).chance([-2, -1, 1, 2])
+    assert both == pytest.approx([0.5] * 4) and both + both[::-1] == pytest.approx([1.0] * 4)
+    with pytest.raises(ValueError, match="all of them finite"):
+        isotonic([float("nan")], [True])

@@ -8,7 +8,7 @@ import pytest
 
 from posttrain.statistics.annotators import SPREAD, Comparison, alpha, kappa, merits
 from posttrain.statistics.calibration import brier
-from posttrain.statistics.logistic import RIDGE, platt, regress, sigmoid
+from posttrain.statistics.logistic import RIDGE, isotonic, platt, regress, sigmoid
 from tests.statistics.test_annotators import planted, tau
 
 
@@ -58,6 +58,17 @@ def test_platt_regression_kappa_and_brier_are_scikit_learns() -> None:
     assert kappa(both) == pytest.approx(metrics.cohen_kappa_score(y_N, other_N))
     chance_N = found.chance(x_N)
     assert brier(chance_N.tolist(), y_N.tolist()) == pytest.approx(metrics.brier_score_loss(y_N, chance_N))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_isotonic_regression_is_scikit_learns(ties: bool) -> None:
+    library: Any = pytest.importorskip("sklearn.isotonic")
+    rng = np.random.default_rng(2)
+    x_N = rng.normal(size=150).round(1 if ties else 12)
+    y_N = rng.random(150) < sigmoid(x_N)
+    theirs = library.IsotonicRegression(out_of_bounds="clip").fit(x_N, y_N.astype(float))
+    asked_N = np.linspace(-4, 4, 101)
+    np.testing.assert_allclose(isotonic(x_N.tolist(), y_N.tolist()).chance(asked_N), theirs.predict(asked_N), atol=1e-9)
 
 
 def test_merits_beside_crowd_kits_where_one_annotator_is_reversed_and_one_prefers_the_first() -> None:

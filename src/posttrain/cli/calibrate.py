@@ -66,8 +66,8 @@ def command(
         return
     click.echo(f"P = sigmoid({found.fitted.slope:.4g} x {found.fitted.offset:+.4g}), from {found.labels} labels")
     click.echo(
-        f"held out, {folds} folds: calibration error {found.error:.3f}, as is {found.raw_error:.3f}; Brier score "
-        f"{found.brier:.3f}, as is {found.raw_brier:.3f}"
+        f"held out, {folds} folds: calibration error {found.error:.3f}, as is {found.raw_error:.3f}, by isotonic "
+        f"regression {found.isotonic_error:.3f}; Brier score {found.brier:.3f}, as is {found.raw_brier:.3f}"
     )
 
 

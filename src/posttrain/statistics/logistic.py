@@ -98,6 +98,39 @@ def _effect(value: float, error: float, ratio: float, clusters: int) -> Effect:
     return Effect(value=value, standard_error=error, p_value=p_value, clusters=clusters)
 
 
+@dataclass(frozen=True, slots=True)
+class Isotonic:
+    """Probabilities that never fall as numbers rise: linear between the fitted numbers, constant beyond them."""
+
+    number_K: Array
+    chance_K: Array
+
+    def chance(self, numbers: Any) -> Array:
+        """The probability of each number."""
+        return np.interp(np.asarray(numbers, np.float64), self.number_K, self.chance_K)
+
+
+def isotonic(numbers: Sequence[float], outcomes: Sequence[bool], *, symmetric: bool = False) -> Isotonic:
+    """Least squares among the functions that do not fall, by pooling neighbours that do (Ayer et al. 1955).
+
+    A `symmetric` one is fitted to margins in both orders. Raises `ValueError` as `platt`, but not for one class.
+    """
+    x_N, y_N = np.asarray(numbers, np.float64), np.asarray(outcomes, np.float64)
+    if not len(x_N) or len(x_N) != len(y_N) or not np.isfinite(x_N).all():
+        raise ValueError(f"{len(x_N)} numbers, all of them finite, are needed with an outcome each; got {len(y_N)}")
+    if symmetric:
+        x_N, y_N = np.concatenate([x_N, -x_N]), np.concatenate([y_N, 1 - y_N])
+    number_K, place_N = np.unique(x_N, return_inverse=True)
+    blocks: list[tuple[float, float, int]] = []
+    """Sum of outcomes, how many, and numbers of each block."""
+    for total, count in zip(np.bincount(place_N, y_N), np.bincount(place_N), strict=True):
+        blocks.append((float(total), float(count), 1))
+        while len(blocks) > 1 and blocks[-2][0] * blocks[-1][1] >= blocks[-1][0] * blocks[-2][1]:
+            last = blocks.pop()
+            blocks[-1] = tuple(a + b for a, b in zip(blocks[-1], last, strict=True))  # type: ignore[assignment]
+    return Isotonic(number_K, np.repeat([total / count for total, count, _ in blocks], [n for _, _, n in blocks]))
+
+
 def _largest(x_NK: Array, y_N: Array) -> float:
     """The largest penalized likelihood."""
     return _likelihood(x_NK, y_N, _maximum(x_NK, y_N), RIDGE) if x_NK.shape[1] else -len(y_N) * math.log(2)

@@ -9,7 +9,7 @@ import numpy as np
 
 from posttrain.errors import UserError
 from posttrain.statistics.calibration import brier, calibration_error
-from posttrain.statistics.logistic import Platt, platt, sigmoid
+from posttrain.statistics.logistic import Platt, isotonic, platt, sigmoid
 
 LEAST = 20
 """Labels below which there is nothing to calibrate."""
@@ -26,6 +26,8 @@ class Calibrated:
     raw_error: float
     brier: float
     raw_brier: float
+    isotonic_error: float
+    """Of isotonic regression in its place, which needs more labels."""
 
     def as_json(self) -> dict[str, Any]:
         """As a JSON value, with slope and offset."""
@@ -45,21 +47,23 @@ def calibrate(labelled: Sequence[tuple[float, bool, str]], *, symmetric: bool, f
     if not symmetric and len(set(right)) < 2:
         raise UserError("all gold labels are of one class, so no chance can be fitted; give right and wrong answers")
     fold_N = np.array([_fold(prompt, folds) for _, _, prompt in labelled])
-    chance_N = np.full(len(numbers), np.nan)
+    chance_N, isotonic_N = np.full((2, len(numbers)), np.nan)
     for fold in range(folds):
         inside = fold_N != fold
         known = [(number, label) for number, label, own in zip(numbers, right, inside, strict=True) if own]
         if inside.all() or not known or not (symmetric or len({label for _, label in known}) == 2):
             continue
-        made = platt([number for number, _ in known], [label for _, label in known], symmetric=symmetric)
-        chance_N[~inside] = made.chance(np.array(numbers)[~inside])
+        given = [number for number, _ in known], [label for _, label in known]
+        chance_N[~inside] = platt(*given, symmetric=symmetric).chance(np.array(numbers)[~inside])
+        isotonic_N[~inside] = isotonic(*given, symmetric=symmetric).chance(np.array(numbers)[~inside])
     held = ~np.isnan(chance_N)
     if not held.any():
         raise UserError(f"no fold of {folds} has labels of both classes outside of it; give more gold, or fewer folds")
     raw_N, right_N = sigmoid(numbers), np.array(right)
-    stated, raw, labels = chance_N[held], raw_N[held], right_N[held]
+    columns = [chance_N[held], raw_N[held], isotonic_N[held], right_N[held].astype(float)]
     if symmetric:
-        stated, raw, labels = (np.concatenate([own, 1 - own]) for own in (stated, raw, labels.astype(float)))
+        columns = [np.concatenate([own, 1 - own]) for own in columns]
+    stated, raw, other, labels = columns
     outcomes = [bool(label) for label in labels]
     return Calibrated(
         fitted=platt(numbers, right, symmetric=symmetric),
@@ -68,6 +72,7 @@ def calibrate(labelled: Sequence[tuple[float, bool, str]], *, symmetric: bool, f
         raw_error=calibration_error(raw.tolist(), outcomes),
         brier=brier(stated.tolist(), outcomes),
         raw_brier=brier(raw.tolist(), outcomes),
+        isotonic_error=calibration_error(other.tolist(), outcomes),
     )
 
 
