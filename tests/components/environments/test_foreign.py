@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from posttrain.components.environments import EnvironmentFailed, Observation, Outcome, Verdict
-from posttrain.components.environments._foreign import split
+from posttrain.components.environments._foreign import Seen, make, split
 from posttrain.components.environments.foreign import Foreign
 from posttrain.errors import UserError
 from posttrain.types import Task
@@ -229,6 +229,29 @@ def test_open_spiel() -> None:
     assert len(first.legal) == 9
     assert outcomes[0].observation.text.count("o") == 1
     assert not outcomes[1].valid
+
+
+def test_a_game_of_open_spiel_hides_what_others_hold_and_has_its_best_response() -> None:
+    """Kuhn poker against a player who draws: (3/2 + 1/2 - 1/2) / 3 with king, queen and jack; 1 bets, 0 passes."""
+    pytest.importorskip("pyspiel")
+    from posttrain.components.environments._foreign.best_responses import best_response
+
+    actions, value = best_response("kuhn_poker()")
+    assert value == pytest.approx(0.5)
+    assert [actions[card] for card in ("0", "1", "2", "0pb", "2pb")] == [1, 1, 0, 0, 1]
+    assert best_response("leduc_poker()")[1] == pytest.approx(2.0875)
+    assert best_response("go()")[0] == {}
+    total = 0.0
+    for seed in range(300):
+        game = make("open_spiel:kuhn_poker", {}, "text", "hermes")
+        game.reset(seed, {})
+        seen = Seen()
+        while not seen.terminated:
+            seen = game.step(game.solution() or "")
+            total += seen.reward
+    assert 0.25 < total / 300 < 0.75
+    dice = make("open_spiel:liars_dice", {}, "text", "hermes")
+    assert dice.reset(0, {}).text in "123456", "its own die alone"
 
 
 def test_pettingzoo() -> None:

@@ -1,6 +1,8 @@
 """OpenSpiel: games by name; the model is player 0, chance and the other players draw from what is legal.
 
-An action is its number or its text in the game's own words (``x(1,1)``). ``arguments`` are those of the game.
+An action is its number or its text in the game's own words (``x(1,1)``). ``arguments`` are those of the game. The model
+reads what player 0 may observe. In small games the solver is the best response to players who draw, so its mean reward
+is what they can be exploited by.
 """
 
 from collections.abc import Mapping
@@ -8,6 +10,7 @@ from random import Random
 from typing import Any
 
 from posttrain.components.environments._foreign import Adapter, Seen, finite
+from posttrain.components.environments._foreign.best_responses import best_response
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
@@ -51,6 +54,11 @@ class OpenSpiel(Adapter):
             state.apply_action(found)
         return self._next()
 
+    def solution(self) -> str | None:
+        """The best response, in a small game."""
+        state: Any = self._state
+        return self._names().get(best_response(str(self._game))[0].get(state.information_state_string(0), -1))
+
     def snapshot(self) -> Any:
         """Actions so far, and the state of the draws."""
         state: Any = self._state
@@ -77,8 +85,13 @@ class OpenSpiel(Adapter):
         reward, self._given = total - self._given, total
         if state.is_terminal():
             return Seen(text=str(state), reward=reward, terminated=True)
-        text = state.observation_string(0) if self._game.get_type().provides_observation_string else str(state)
-        return Seen(text=text, reward=reward, legal=list(self._names().values()))
+        return Seen(text=self._observed(), reward=reward, legal=list(self._names().values()))
+
+    def _observed(self) -> str:
+        state, kind = self._state, self._game.get_type()
+        if kind.provides_observation_string:
+            return str(state.observation_string(0))
+        return str(state.information_state_string(0) if kind.provides_information_state_string else state)
 
     def _names(self) -> dict[int, str]:
         state: Any = self._state
