@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from posttrain.components.environments import Environment, EnvironmentFailed, Episode, Instance, Outcome, Request
-from posttrain.components.environments._foreign import make, tau2
+from posttrain.components.environments._foreign import make, tau2, textarena
 from posttrain.components.environments._foreign.serving import Served
 from posttrain.components.environments._foreign.tools import of_method
 from posttrain.components.environments._foreign.users import REPLIES, User
@@ -132,6 +132,41 @@ def test_tau2_with_a_script(tmp_path: Path) -> None:
     assert game.step("It is done.").terminated
 
 
+class Bargain:
+    """TextArena's interface: two players by turns, each with a secret; it ends after four moves."""
+
+    def reset(self, num_players: int, seed: int) -> None:
+        self.moves: list[str] = []
+
+    def get_observation(self) -> tuple[int, str]:
+        player = len(self.moves) % 2
+        return player, f"(secret {player}){''.join(self.moves)}"
+
+    def step(self, action: str) -> tuple[bool, dict[str, Any]]:
+        self.moves.append(f"<{action}>")
+        return len(self.moves) == 4, {}
+
+    def close(self) -> tuple[dict[int, float], dict[str, Any]]:
+        return {0: 1.0}, {}
+
+
+def test_a_model_plays_the_other_player_of_a_game(tmp_path: Path) -> None:
+    game = textarena.TextArena(Bargain(), 2, "role:bob")
+    assert game.reset(0, {}).text == "(secret 0)"
+    asked = game.step("a")
+    assert asked.request == [{"role": "user", "content": "(secret 1)<a>"}] and asked.text == ""
+    assert game.reply("b").text == "<a><b>"
+    game.step("c")
+    assert game.reply("d").terminated and game.value() == 1.0
+    (tmp_path / "other.py").write_text("def other(messages):\n    return messages[-1]['content'][-2]\n")
+    game = textarena.TextArena(Bargain(), 2, f"{tmp_path}/other.py:other")
+    game.reset(0, {})
+    assert game.step("a").text == "<a><a>"
+    plain = textarena.TextArena(Bargain(), 2, None)
+    plain.reset(0, {})
+    assert plain.step("a").text == "<a><[pass]>"
+
+
 class Local(Visit):
     """An episode whose worker is in this process."""
 
@@ -201,7 +236,7 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"pip install 'posttrain\[tau2\]'"):
         Served(argument).perform({"order": "describe"})
     for source, own in (("mine.py:Shop", "role:user"), ("tau2:retail", "text")):
-        with pytest.raises(ValidationError, match="only environments of tau2 have a user"):
+        with pytest.raises(ValidationError, match="only environments of tau2 and textarena have a user"):
             Foreign(source=source, user=own)
     rows = Summarized(environment=Corridor())
     object.__setattr__(rows, "environment", Foreign(source="tau2:retail", user="role:bob"))

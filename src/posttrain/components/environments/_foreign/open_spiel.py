@@ -88,7 +88,8 @@ class OpenSpiel(Adapter):
         return Seen(text=self._observed(), reward=reward, legal=list(self._names().values()))
 
     def _observed(self) -> str:
-        state, kind = self._state, self._game.get_type()
+        state: Any = self._state
+        kind = self._game.get_type()
         if kind.provides_observation_string:
             return str(state.observation_string(0))
         return str(state.information_state_string(0) if kind.provides_information_state_string else state)

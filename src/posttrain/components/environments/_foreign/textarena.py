@@ -1,30 +1,33 @@
 """TextArena: games by id; the model is player 0, and the other players take a move that is shown as available.
 
 An opponent writes the first bracketed move that the text lists as one, drawn by the rollout's seed, and passes where
-none is listed. TextArena draws from Python's global `random`, which only this episode uses in its process.
+none is listed. With `user` a model or a script plays it after the model's first turn, and reads what the game shows it.
+TextArena draws from Python's global `random`, which only this episode uses in its process.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
 from posttrain.components.environments._foreign import Adapter, Seen, finite
+from posttrain.components.environments._foreign.users import written_by
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
     """The game of an id."""
     import textarena
 
-    players = int(arguments.pop("players", 0))
-    return TextArena(textarena.make(name, **arguments), players)
+    players, user = int(arguments.pop("players", 0)), arguments.pop("user", None)
+    return TextArena(textarena.make(name, **arguments), players, user)
 
 
 class TextArena(Adapter):
     """One game."""
 
-    def __init__(self, game: Any, players: int) -> None:
+    def __init__(self, game: Any, players: int, user: str | None) -> None:
         self._game, self._over = game, False
+        self._user = written_by(user) if user else None
         self._players = players or _players(game)
         self._random = Random(0)
         self._value, self._shown = 0.0, ""
@@ -43,21 +46,29 @@ class TextArena(Adapter):
         """Send the whole text of the turn to the game, which finds its move."""
         if self._over:
             raise RuntimeError("the game is over")
-        self._over, _ = self._game.step(action=action)
-        return self._next()
+        return self.reply(action)
+
+    def reply(self, text: str) -> Seen:
+        """Send a text, and play until it is the turn of the model, or of a model in another role."""
+        self._over, _ = self._game.step(action=text)
+        return self._next(self._user)
 
     def value(self) -> float:
         """The game's reward of player 0, after its end."""
         return self._value
 
-    def _next(self) -> Seen:
+    def _next(self, user: Callable[[list[dict[str, str]]], str | None] | None = None) -> Seen:
         while not self._over:
             player, text = self._game.get_observation()
             if player == 0:
                 new = str(text).removeprefix(self._shown)  # the text of a game grows, and is shown once
                 self._shown = str(text)
                 return Seen(text=new)
-            self._over, _ = self._game.step(action=self._reply(str(text)))
+            read = [{"role": "user", "content": str(text)}]
+            move = user(read) if user is not None else self._reply(str(text))
+            if move is None:
+                return Seen(request=read)
+            self._over, _ = self._game.step(action=move)
         rewards, _ = self._game.close()
         self._value = finite((rewards or {}).get(0) or 0.0)
         return Seen(terminated=True)

@@ -10,7 +10,7 @@ Source: the user simulator of tau2-bench (arXiv:2506.07982).
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from posttrain.components.environments._foreign import Seen, load
 from posttrain.components.environments._foreign.tools import Tool, perform
@@ -34,7 +34,7 @@ class User:
 
     def __init__(self, spelling: str, tools: Mapping[str, Tool]) -> None:
         """``role:NAME`` is a model that the run samples; ``file.py:function`` gets the messages, and returns a text."""
-        self._script: Callable[..., Any] | None = None if spelling.startswith("role:") else load(spelling)
+        self._write = written_by(spelling)
         self._tools, self.hidden = tools, ""
         self._history: list[dict[str, str]] = []
         self._replies = 0
@@ -49,9 +49,8 @@ class User:
         """Read what the agent, or a tool of the user, wrote."""
         shown = text if self._history else f"{self._guide}\n\nThe agent: {text}"
         self._history.append({"role": "user", "content": shown})
-        if self._script is None:
-            return Seen(request=list(self._history))
-        return self.answer(str(self._script(list(self._history))))
+        written = self._write(list(self._history))
+        return Seen(request=list(self._history)) if written is None else self.answer(written)
 
     def answer(self, text: str) -> Seen:
         """The user's message as the agent reads it."""
@@ -77,6 +76,14 @@ class User:
         if not text.strip():
             return "user_silent"
         return "user_never_stopped" if self._replies > REPLIES else ""
+
+
+def written_by(spelling: str) -> Callable[[list[dict[str, str]]], str | None]:
+    """What writes after messages: the function of ``file.py:function``; it returns None for a model, ``role:NAME``."""
+    if spelling.startswith("role:"):
+        return lambda messages: None
+    script = load(spelling)
+    return lambda messages: str(script(messages))
 
 
 def _words(text: str) -> list[str]:
