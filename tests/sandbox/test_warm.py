@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, fork_server, python_job, tiers
+from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, fork_server, python_job, supervise, tiers
 from posttrain.sandbox.attacks import Finding
 from posttrain.sandbox.pool import MOST_FORK_SERVERS
 from posttrain.sandbox.processes import descendants
@@ -223,6 +223,29 @@ def _letters() -> dict[str, tuple[int, int]]:
     from posttrain.sandbox.warm import LETTERS
 
     return dict(LETTERS)
+
+
+def test_a_job_that_has_hardly_started_is_ended_without_a_wait(forking: Pool) -> None:
+    """Other memory needs another job than the one that waits. One of the eight may take long on a busy machine."""
+    job, seconds = warm("import sys; print(sys.stdin.read(), end='')", b"x"), []
+    for number in range(8):
+        begun = time.monotonic()
+        assert forking.run(job, replace(ROOMY, memory_mb=256 + number)).stdout == b"x"
+        seconds.append(time.monotonic() - begun)
+    assert min(seconds[1:]) < supervise.DRAIN_S
+
+
+def test_a_job_that_waits_is_used_with_less_time_and_its_own_limits_hold(forking: Pool) -> None:
+    spins = warm("import sys\nif sys.stdin.read() == 'x':\n    while True: pass\nprint('y' * 3000)", b"x")
+    forking.run(replace(spins, stdin=b""), ROOMY)
+    waiting = forking._opened[0].spare
+    assert waiting is not None and waiting.limits == ROOMY
+    less = replace(ROOMY, cpu_s=0.3, output_kb=1)
+    assert forking.run(spins, less).outcome == "timeout_cpu" and waiting.limits == less
+    assert forking.run(replace(spins, stdin=b""), less).outcome == "output_limit"
+    again = forking._opened[0].spare
+    assert again is not None and not supervise.adopted(again, again.job, replace(ROOMY, cpu_s=60.0))
+    assert not supervise.adopted(again, again.job, replace(ROOMY, processes=3))
 
 
 def test_an_interpreter_that_was_killed_is_replaced_and_the_job_tried_again(forking: Pool) -> None:

@@ -118,8 +118,11 @@ class Pool:
         slot: _Slot = self._mine.slot
         template = replace(job, stdin=b"")
         started, slot.spare = slot.spare, None
+        longest = limits
         try:
-            if started is not None and (started.job, started.limits) != (template, limits):
+            if started is not None and started.job == template:
+                longest = replace(limits, cpu_s=max(limits.cpu_s, started.limits.cpu_s))
+            if started is not None and not supervise.adopted(started, template, limits):
                 supervise.discard(started)
                 started = None
             started = started or self._start(slot, template, limits)
@@ -128,7 +131,7 @@ class Pool:
                 result = replace(result, explanation=f"{result.explanation}; {reason}")
             if job.warm:
                 slot.lanes.reverse()
-                slot.spare = self._start(slot, template, limits)
+                slot.spare = self._start(slot, template, longest)
         except OSError as error:
             slot.end_server(template)
             return Result(outcome="sandbox_error", explanation=f"{type(error).__name__}: {error}")

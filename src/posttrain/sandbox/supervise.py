@@ -85,8 +85,27 @@ def finish(started: Started, stdin: bytes) -> Result:
     return replace(result, wall_s=time.monotonic() - begun)
 
 
+def adopted(started: Started, job: Job, limits: Limits) -> bool:
+    """Whether a job that waits can be used as `job`, from now on under `limits`.
+
+    The time of all processes together and the output are measured by this side, so they may differ. The kernel's limit
+    on the processor time of a single process stays, and may be higher than it would be, not lower.
+    """
+    same = replace(started.limits, cpu_s=limits.cpu_s, wall_s=limits.wall_s, output_kb=limits.output_kb)
+    if (started.job, same) != (job, limits) or started.limits.cpu_s < limits.cpu_s:
+        return False
+    started.limits = limits
+    return True
+
+
 def discard(started: Started) -> None:
-    """Ends a job that is not needed."""
+    """Ends a job that is not needed. It is waited for until it is isolated, since it enters its control group before,
+    and what is not there yet cannot be ended: its pipes would stay open.
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(started.child.stderr, selectors.EVENT_READ)
+        selector.register(started.child.end, selectors.EVENT_READ)
+        selector.select(DRAIN_S)
     _end(started)
 
 
