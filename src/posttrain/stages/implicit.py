@@ -20,7 +20,7 @@ Vector = Sequence["Tensor"]
 
 def dot(a: Vector, b: Vector) -> float:
     """The inner product."""
-    return float(sum(float((x.double() * y.double()).sum()) for x, y in zip(a, b, strict=True)))
+    return float(sum(float((x.detach().double() * y.detach().double()).sum()) for x, y in zip(a, b, strict=True)))
 
 
 def curvature_product(
