@@ -132,12 +132,12 @@ def _reward(
     if as_json:
         print_json({"reward": reward, "tasks": len(tasks), **report.as_json()})
     else:
-        _show(report)
+        _show(report, oracle)
     if not report.clean:
         raise click.exceptions.Exit(1)
 
 
-def _show(report: "Report") -> None:
+def _show(report: "Report", oracle: str | None) -> None:
     rows = [
         (kind, f"{n['probes']:g}", f"{n['rewarded']:g}", f"{n['errors']:g}", f"{n['slowest']:.3f}")
         for kind, n in report.kinds.items()
@@ -148,13 +148,19 @@ def _show(report: "Report") -> None:
         click.echo(
             f"{finding.fault}: {finding.kind}, {finding.probe}, task {finding.task}: {printable(finding.completion)}"
         )
-        click.echo(
-            f"    {'' if finding.value is None else f'value {finding.value:g}; '}{printable(finding.explanation)}"
-        )
+        value = [] if finding.value is None else [f"value {finding.value:g}"]
+        explained = [printable(finding.explanation)] if finding.explanation else []
+        click.echo(f"    {'; '.join([*value, *explained])}")
     if len(report.findings) > SHOWN:
         click.echo(f"... and {len(report.findings) - SHOWN} more; --json prints all")
     tried = sum(int(n["probes"]) for n in report.kinds.values())
-    click.echo(f"{tried} probes, {len(report.findings) or 'no'} findings")
+    count = len(report.findings)
+    click.echo(f"{tried} probes, {count or 'no'} finding{'s' * (count != 1)}")
+    if oracle is None and any(finding.kind == "attack" for finding in report.findings):
+        click.echo(
+            "finds of --attack are texts whose last line, tag or box is more than the reference: read them, or give "
+            "the reward that decides as --oracle"
+        )
 
 
 def _judge(

@@ -154,16 +154,21 @@ def _writer(model: str, prompted: Callable[[int], str], temperature: float, max_
 
 def _show(result: dict[str, object]) -> None:
     """Prints what was found."""
-    missing = result["not_covered"]
-    assert isinstance(missing, list)
+    missing, needs, by = result["not_covered"], result["needs"], result["by"]
+    assert isinstance(missing, list) and isinstance(needs, dict) and isinstance(by, dict)
     click.echo(
         f"{result['tried']} inputs, {result['refused']} of another form than the function takes; {result['covered']} "
-        f"of {result['lines']} lines reached, corpus of {result['corpus']} in {result['folder']}"
+        f"of {result['lines']} lines of the file reached"
     )
+    ways = ", ".join(f"{count} by {way}" for way, count in by.items())
+    click.echo(f"corpus of {result['corpus']} in {result['folder']}{f': {ways}' if ways else ''}")
     if missing:
         click.echo(
             f"never reached: line {', '.join(map(str, missing[:SHOWN]))}{' ...' if len(missing) > SHOWN else ''}"
         )
+    for line, needed in list(needs.items())[:3]:
+        if needed:
+            click.echo(f"line {line} is behind {printable(needed)}")
     one_of = {"crashes": "crash", "hangs": "hang"}
     for kind in one_of:
         entries = result[kind]

@@ -13,6 +13,7 @@ not been.
 
 import ast
 import hashlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,13 +122,20 @@ def fuzz(session: Session, budget: int, show: Callable[[State], None]) -> State:
 
 def found(session: Session, state: State) -> dict[str, Any]:
     """What a session found, for programs."""
+    missing = sorted(session.target.parents.keys() - state.covered)
     return {
         "tried": state.tried,
         "refused": state.refused,
         "lines": len(session.target.parents),
         "covered": len(state.covered),
-        "not_covered": sorted(session.target.parents.keys() - state.covered),
+        "not_covered": missing,
+        "needs": {
+            str(line): session.target.guards.get(line, "")
+            for line in missing
+            if session.target.parents[line] in state.covered
+        },
         "corpus": len(state.saved["queue"]),
+        "by": dict(sorted(Counter(str(one["op"]) for one in state.saved["queue"]).items())),
         "crashes": [_shown(session, one) for one in state.saved["crashes"]],
         "hangs": [_shown(session, one) for one in state.saved["hangs"]],
         "folder": str(session.folder),
