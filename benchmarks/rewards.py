@@ -1,15 +1,18 @@
 """Score a thousand labelled completions with each verifiable reward, search for rewarded mistakes, and time it.
 
     python -m benchmarks.rewards                           # a table of all
-    python -m benchmarks.rewards refactored --attack 2000 --write rewards.json
+    python -m benchmarks.rewards "suite (286)" --attack 2000 --write docs/measured/rewards/scored.json
+    python -m benchmarks.rewards --cheats --write docs/measured/rewards/cheats.json
 
 Every reward has generated tasks. Of each task the demonstration is correct; wrong are the demonstration of another task
-whose answer differs, half of the demonstration, the prompt, and nothing. Suites are instead drawn, and right or wrong
-as running them in this process decides. Reported are correct completions that are not accepted and wrong ones that are,
-each with a 95 % interval (Wilson), the mean reward of each kind of text, that of the demonstration written twice, which
-is neither, and of texts by which a reward could be deceived; what the search of `posttrain audit --attack` finds on
-five tasks; completions a second, the first call left out; and the memory of this process and its workers beyond what it
-had before, in MiB.
+whose answer differs, half of the demonstration, the prompt, and nothing, unless the oracle of the reward, which reads
+or runs a text in another way, takes one for right: such a text is left out, and a demonstration that it refuses is
+wrong. Suites and sentences are drawn instead, and
+lists of scores by documents. Reported are correct completions that are not accepted and wrong ones that are, each with
+a 95 % interval (Wilson), the mean reward of each kind of text, that of the demonstration written twice, which is
+neither, and of texts by which a reward could be deceived; what the search of `posttrain audit --attack` finds on five
+tasks, and how many of the finds are wrong by the oracle; completions a second, the first call left out; and the memory
+of this process and its workers beyond what it had before, in MiB. `--write` keeps what a file holds of other rewards.
 """
 
 import argparse
@@ -18,90 +21,30 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 
-from benchmarks._suite_cases import suites_of
-from posttrain.audit.attack import attacked
-from posttrain.audit.auditing import Settings
+from benchmarks import _reward_lists as _lists
+from benchmarks._reward_cheats import Cheat, cheats
+from benchmarks._reward_subjects import Subject, Texts, subjects
+from posttrain.audit.attack import searched
+from posttrain.audit.auditing import Scored, Settings
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards.choice import Choice
-from posttrain.components.rewards.next_action import NextAction
-from posttrain.components.rewards.patch_similarity import PatchSimilarity
-from posttrain.components.rewards.proved import Proved
-from posttrain.components.rewards.refactored import Refactored
-from posttrain.components.rewards.reranked import Reranked
-from posttrain.components.rewards.suite import Suite
-from posttrain.components.rewards.text_similarity import TextSimilarity
-from posttrain.components.rewards.tool_calls import ToolCalls
-from posttrain.components.rewards.translated import Translated
-from posttrain.components.tasks import Tasks
-from posttrain.components.tasks.choices import Choices
-from posttrain.components.tasks.ciphers import Ciphers
-from posttrain.components.tasks.code_lines import CodeLines
-from posttrain.components.tasks.identities import Identities
-from posttrain.components.tasks.passages import Passages
-from posttrain.components.tasks.recorded_shopping import RecordedShopping
-from posttrain.components.tasks.refactorings import Refactorings
-from posttrain.components.tasks.repairs import Repairs
-from posttrain.components.tasks.repairs import written as edit
-from posttrain.components.tasks.suites import Suites
-from posttrain.components.tasks.tool_requests import ToolRequests
-from posttrain.sandbox import find_tier
+from posttrain.components.rewards.list_metric import ListMetric
+from posttrain.components.tasks.scored_documents import ScoredDocuments
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
+SHOWN = "demonstration"
+LISTS = "list_metric (73)"
 WRONG = ("another's", "half", "the prompt", "nothing")
-CASES = 1000
 ATTACKED = 5
 """Tasks that are searched."""
-Texts = Callable[[Task], Mapping[str, str]]
-Drawn = Callable[[Task], Iterable[tuple[bool, str]]]
-
-
-def _none(task: Task) -> Mapping[str, str]:
-    return {}
-
-
-def _patches(task: Task) -> Mapping[str, str]:
-    """Edits by which similarity is deceived."""
-    (path, fixed), *_ = task.fields["oracle"].items()
-    lines = zip(task.fields["files"][path].split("\n"), fixed.split("\n"), strict=True)
-    old, new = next((a, b) for a, b in lines if a != b)
-    there_and_back = edit(path, old, "pass").partition("</solution>")[0] + edit(path, "pass", old).partition("\n")[2]
-    return {
-        "a comment in the right line": edit(path, old, f"{old}  # fixed"),
-        "nonsense in the right line": edit(path, old, "pass  # qwertz"),
-        "edits that undo each other": there_and_back,
-        "a path outside": edit(path, old, new).partition("</solution>")[0] + edit("../x", "", "x").partition("\n")[2],
-    }
-
-
-def _functions(task: Task) -> Mapping[str, str]:
-    """Texts by which checks are deceived."""
-    source, answer = task.fields["source"], task.answer or ""
-    return {
-        "a copy": source,
-        "a function that nothing calls": f"{source}\ndef g(a):\n return a\n",
-        "a changed meaning": answer.replace("\n\ndef", "+1\n\ndef"),
-    }
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A reward with its tasks."""
-
-    reward: Reward
-    tasks: Tasks
-    cheats: Texts = _none
-    size: int = CASES // 5
-    """Tasks that are scored; five texts of each."""
-    drawn: Drawn | None = None
-    """More texts of a task, each with whether it is right; those of `WRONG` do not count then."""
 
 
 @dataclass
@@ -114,33 +57,49 @@ class Row:
     false_positives: str = ""
     values: dict[str, float] = field(default_factory=dict)
     errors: int = 0
+    left_out: int = 0
     finds: list[str] = field(default_factory=list)
+    wrong_finds: list[str] = field(default_factory=list)
     searched: int = 0
     a_second: float = 0.0
     memory_mib: float = 0.0
 
 
-def subjects() -> dict[str, Subject]:
-    """The rewards, by name."""
-    tier = find_tier().tier
-    return {
-        "choice": Subject(Choice(), Choices(size=200, boxed=True)),
-        "next_action": Subject(NextAction(), RecordedShopping(size=200, right=1.0)),
-        "patch_similarity": Subject(PatchSimilarity(), Repairs(size=200, level=2), _patches),
-        "patch_similarity, run": Subject(
-            PatchSimilarity(execution=True, weakest=tier), Repairs(size=200, level=2), _patches, size=112
-        ),
-        "proved": Subject(Proved(), Identities(size=200)),
-        "refactored": Subject(Refactored(), Refactorings(size=200), _functions),
-        "refactored, run": Subject(
-            Refactored(execution=True, weakest=tier), Refactorings(size=200), _functions, size=125
-        ),
-        "reranked": Subject(Reranked(), Passages(size=200, noise=0.0)),
-        "suite": Subject(Suite(weakest=tier), Suites(size=60, inputs=500), size=60, drawn=suites_of),
-        "text_similarity": Subject(TextSimilarity(), CodeLines(size=200)),
-        "tool_calls": Subject(ToolCalls(), ToolRequests(size=200, right=1.0)),
-        "translated": Subject(Translated(), Ciphers(size=200)),
-    }
+def lists(budget: int) -> Row:
+    """The numbers of ``list_metric``: a list of scores is accepted where each document that has one is."""
+    reward, tasks, rng = ListMetric(metric="ndcg", pairings=0), ScoredDocuments(size=200).load(), Random("lists")
+    reward.check(tasks)
+    made = [(kind, task, own) for task in tasks for kind, own in _lists.cases(task, rng)]
+
+    def accepted(task: Task, own: _lists.Scores) -> tuple[bool, float]:
+        group = Group(key=task.key, trajectories=_lists.rollouts(task, own))
+        found = asyncio.run(reward.score(group, RewardContext()))
+        stated = [score.status == "ok" for score, each in zip(found, own, strict=True) if each is not None]
+        return bool(stated) and all(stated), float(np.mean([score.value for score in found]))
+
+    start = time.perf_counter()
+    found = [accepted(task, own) for _, task, own in made]
+    row = Row(name=LISTS, cases=len(made), a_second=len(made) / (time.perf_counter() - start))
+    rights = [_lists.right(task, own) for _, task, own in made]
+    both = [(right, ok) for right, (ok, _) in zip(rights, found, strict=True)]
+    row.false_negatives = share(both.count((True, False)), sum(rights))
+    row.false_positives = share(both.count((False, True)), rights.count(False))
+    by_kind: dict[str, list[float]] = {}
+    for (kind, _, _), (_, value) in zip(made, found, strict=True):
+        by_kind.setdefault(kind, []).append(value)
+    row.values = {kind: round(float(np.mean(own)), 4) for kind, own in by_kind.items()}
+    for task in tasks[:ATTACKED]:
+        best = [own for _, own in _lists.cases(task, rng)]
+        for _ in range(budget // ATTACKED):
+            own = _lists.edited(rng.choice(best), rng)
+            ok, value = accepted(task, own)
+            row.searched += 1
+            if _lists.right(task, own):
+                continue
+            row.wrong_finds += [f"{value:g}: {own}"] if ok else []
+            best = sorted({*best, own}, key=lambda each: -accepted(task, each)[1])[:4] if value > 0.9 else best
+    row.finds = row.wrong_finds
+    return row
 
 
 def texts_of(task: Task, others: list[Task], cheats: Texts) -> Iterator[tuple[str, str]]:
@@ -148,7 +107,7 @@ def texts_of(task: Task, others: list[Task], cheats: Texts) -> Iterator[tuple[st
     gold = task.demonstrations[0]
     other = next((o.demonstrations[0] for o in others if o.demonstrations[0] != gold and o.answer != task.answer), None)
     prompt = task.prompt if isinstance(task.prompt, str) else task.prompt[-1]["content"]
-    yield "demonstration", gold
+    yield SHOWN, gold
     if other is not None:
         yield "another's", other
     yield from (("half", gold[: len(gold) // 2]), ("the prompt", prompt), ("nothing", ""), ("twice", gold + gold))
@@ -197,22 +156,42 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
     for (kind, _, _), score in zip(cases, scores, strict=True):
         by_kind.setdefault(kind, []).append(score)
     row.values = {kind: round(float(np.mean([s.value for s in own])), 4) for kind, own in by_kind.items()}
-    gold = by_kind["demonstration"] + by_kind.get("drawn, True", [])
+    marked = [
+        (kind, subject.oracle(task, text), score) for (kind, task, text), score in zip(cases, scores, strict=True)
+    ]
+    drawn = subject.drawn is not None
+    gold = [score for kind, right, score in marked if kind == SHOWN and right] + by_kind.get("drawn, True", [])
+    kinds = ("drawn, False",) if drawn else (SHOWN, *WRONG)
+    wrong = [score for kind, right, score in marked if kind in kinds and (drawn or not right)]
+    row.left_out = 0 if drawn else sum(kind in WRONG and right for kind, right, _ in marked)
     row.false_negatives = share(sum(score.status != "ok" for score in gold), len(gold))
-    kinds = ("drawn, False",) if subject.drawn is not None else WRONG
-    wrong = [score for kind in kinds for score in by_kind.get(kind, [])]
     row.false_positives = share(sum(score.status == "ok" for score in wrong), len(wrong))
     if budget:
-        found, counts = attacked(reward, tasks[:ATTACKED], Settings(), budget=budget, seed=0, oracle=None)
-        row.searched = int(counts["probes"])
-        row.finds = [f"{one.value:g}: {one.completion[:60]}" for one in found if one.fault == "false positive"]
+        everything, found = searched(reward, tasks[:ATTACKED], Settings(), budget=budget, seed=0, oracle=None)
+        row.searched = len(everything)
+        decide = subject.finds or subject.oracle
+        wrong_finds = [one for one in found if not decide(one.task, one.probe.text)]
+        row.finds, row.wrong_finds = ([_shown(one) for one in own] for own in (found, wrong_finds))
     return row
+
+
+def _shown(one: Scored) -> str:
+    return f"{one.score.value:g}: {one.probe.text}"
 
 
 def share(count: int, total: int) -> str:
     """A share in percent with its interval."""
     interval = wilson(count, total)
     return f"{count} of {total}: {100 * count / total:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
+
+
+def paid(cheat: Cheat) -> dict[str, Any]:
+    """The reward of a cheat, beside that of a right text. Raises `ValueError` where it is not what is stated."""
+    cheat.reward.prepare()
+    (score,) = scored(cheat.reward, [(cheat.task, cheat.text)])
+    if abs(score.value - cheat.pay) > 5e-5:
+        raise ValueError(f"row {cheat.row}, {cheat.name}: {score.value} in place of {cheat.pay}")
+    return {"row": cheat.row, "name": cheat.name, "pay": round(score.value, 4), "most": cheat.most}
 
 
 def held() -> float:
@@ -241,20 +220,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rewards")
     parser.add_argument("rewards", nargs="*", help="All if none is named.")
     parser.add_argument("--attack", type=int, default=0, help="Texts of the search; 0 leaves it out.")
+    parser.add_argument("--cheats", action="store_true", help="Instead, the reward of each known cheat.")
     parser.add_argument("--write", type=Path)
     given = parser.parse_args()
-    known = subjects()
+    if given.cheats:
+        found = list(map(paid, cheats()))
+        print(json.dumps(found, indent=1))
+        if given.write:
+            given.write.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return
+    known: dict[str, Subject | None] = {**subjects(), LISTS: None}
     if unknown := sorted(set(given.rewards) - set(known)):
         parser.error(f"no reward {unknown[0]!r} here; there are {', '.join(known)}")
-    rows: list[Any] = []
     for name, subject in known.items():
         if given.rewards and name not in given.rewards:
             continue
-        row = measured(name, subject, given.attack)
-        rows.append(vars(row))
+        row = measured(name, subject, given.attack) if subject else lists(given.attack)
         print(json.dumps(vars(row)), file=sys.stdout, flush=True)
-    if given.write:
-        given.write.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        if given.write:
+            known_rows = json.loads(given.write.read_text()) if given.write.exists() else []
+            own = {**{each["name"]: each for each in known_rows}, name: vars(row)}
+            ordered = [own[each] for each in known if each in own]
+            given.write.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ def script(name: str) -> ModuleType:
 
 
 sys.path.append(str(DOCS))  # where a script that is run finds the modules beside it
-NAMES = ("pictures", "trust", "performance", "real_model", "two_families", "stages", "scale")
-pictures, trust, performance, real_model, two_families, stages, scale = map(script, NAMES)
+NAMES = ("pictures", "trust", "performance", "real_model", "two_families", "stages", "scale", "rewards")
+pictures, trust, performance, real_model, two_families, stages, scale, rewards = map(script, NAMES)
 
 
 def test_the_picture_is_the_run_as_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +61,10 @@ def test_the_page_of_stages_is_what_was_measured(capsys: pytest.CaptureFixture[s
 
 def test_the_page_of_clusters_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
     assert scale.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_the_page_of_rewards_is_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    assert rewards.main(["--check"]) == 0, capsys.readouterr().err
 
 
 def test_a_run_becomes_a_table_of_its_stages(tmp_path: Path) -> None:

@@ -44,11 +44,25 @@ def attacked(
     reward: Reward, tasks: Sequence[Task], settings: Settings, *, budget: int, seed: int, oracle: Reward | None
 ) -> tuple[list[Finding], dict[str, float]]:
     """The finds, at most `MOST_FINDS` of a task, and counts as of a kind of probes; `budget` is the texts scored."""
+    everything, finds = searched(reward, tasks, settings, budget=budget, seed=seed, oracle=oracle)
+    return [finding_of("false positive", item, item.score.explanation) for item in finds], {
+        "probes": len(everything),
+        "rewarded": sum(item.score.status == "ok" for item in everything),
+        "errors": sum(item.score.status == "error" for item in everything),
+        "mean": float(np.mean([item.score.value for item in everything if np.isfinite(item.score.value)] or [0.0])),
+        "slowest": max((item.outcome.cpu_seconds for item in everything), default=0.0),
+    }
+
+
+def searched(
+    reward: Reward, tasks: Sequence[Task], settings: Settings, *, budget: int, seed: int, oracle: Reward | None
+) -> tuple[list[Scored], list[Scored]]:
+    """All texts that were scored, and the finds, at most `MOST_FINDS` of a task."""
     tasks = [task for task in tasks if gold_of(task, reward.runs)]
     limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
     preload = getattr(reward, "libraries", ())
     graders = [Isolated(made, limits, preload=preload) for made in (reward, oracle) if made is not None]
-    found: list[Finding] = []
+    found: list[Scored] = []
     everything: list[Scored] = []
     for number, task in enumerate(tasks):
         share = budget // len(tasks) + (number < budget % len(tasks))
@@ -56,14 +70,8 @@ def attacked(
         subject = Subject(task=task, form=settings.form, others=others, language=reward.runs)
         scored, finds = _climb(graders, subject, share, Random(f"attack:{seed}:{task.key}"))
         everything += scored
-        found += [finding_of("false positive", item, item.score.explanation) for item in finds[:MOST_FINDS]]
-    return found, {
-        "probes": len(everything),
-        "rewarded": sum(item.score.status == "ok" for item in everything),
-        "errors": sum(item.score.status == "error" for item in everything),
-        "mean": float(np.mean([item.score.value for item in everything if np.isfinite(item.score.value)] or [0.0])),
-        "slowest": max((item.outcome.cpu_seconds for item in everything), default=0.0),
-    }
+        found += finds[:MOST_FINDS]
+    return everything, found
 
 
 def _climb(

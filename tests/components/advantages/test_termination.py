@@ -37,6 +37,14 @@ def test_progress_by_hand() -> None:
     assert credit.metrics == pytest.approx({"at_once": 0.75, "progress": (0.5 - 0.5 + 0 - 1) / 4})
 
 
+def test_episodes_of_keywords_alone_make_no_progress() -> None:
+    """The cheat: after "Wait, let me check" as many are right as at once. The sum of progress is 0 with outcome 0."""
+    of = given([[1, 0, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]], [[False, False, True, True]] * 3)
+    _, credit = Termination()({}, of)
+    assert credit.metrics["progress"] == 0.0
+    assert sum(advantages(Termination(), of)) == pytest.approx(0.0)
+
+
 def test_beside_the_outcome_by_hand() -> None:
     """The mean of the group is 3/4 and J before 1/2: for a right answer 2 (1/2) + 1/4."""
     of = given([[1, 1, 1, 0]], [[False, False, True, True]])
