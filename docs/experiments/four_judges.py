@@ -30,6 +30,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.settings.reward_model_sums import reward_model_sums
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.statistics.intervals import mean
 
 JUDGES = ("slips", "swapped", "steps", "likelihood")
@@ -39,7 +40,7 @@ STEPS, EVERY = 60, 15
 def arm(name: str) -> Recipe:
     """The recipe with a judge."""
     recipe = grpo(reward_model_sums())
-    recipe = with_stage(recipe, replace(rl_of(recipe), steps=STEPS))
+    recipe = with_stage(recipe, replace(rl_of(recipe), steps=STEPS, audit=MEASURED))
     if name == "likelihood":
         stage = replace(rl_of(recipe), reward=Likelihood())
         models = {role: model for role, model in recipe.models.items() if role != "reward"}

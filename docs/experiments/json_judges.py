@@ -42,6 +42,7 @@ from posttrain.recipes.changes import rl_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.scored_sums import PROMPT, scored_sums
 from posttrain.stages.reward_model import RewardModelTraining
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.statistics.intervals import mean
 
 PAIRS, DEMONSTRATIONS, HEAD = 200, 6, AdamW(lr=3e-4)
@@ -84,6 +85,7 @@ def after(recipe: Recipe, role: str, reward: Reward, base: Path, folder: Path, s
     if "judge" in models:
         models["judge"] = replace(models["judge"], source=str(base))
     stages = {name: stage for name, stage in recipe.stages.items() if name != "form"}
+    stages["rl"] = replace(rl_of(recipe), audit=MEASURED)  # some judges are bad on purpose
     done = run(replace(recipe, models=models, stages=stages, seed=seed, threads=1), out=folder, quiet=True)
     summary = json.loads((done.folder / "summary.json").read_text())
     kept = max((done.folder / "checkpoints").iterdir()) / "models" / role

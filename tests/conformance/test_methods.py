@@ -350,6 +350,8 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
             selection["sampling"]["stop"] = list("nopqrstuvwxyz")
         if stage["kind"] == "conjectures":  # it proves nothing either
             stage |= {"reward": {"kind": "regex", "pattern": "[a-m]"}, "easiest": 1.0, "end": "a", "rounds": 2}
+        if stage.get("audit"):  # a random judge is fooled
+            stage["audit"]["most_fooled"] = 1.0
     for alarm in tree["alarms"].values():
         alarm["action"] = "note"
     return from_tree(tree)

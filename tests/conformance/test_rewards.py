@@ -505,7 +505,7 @@ def test_one_score_each_in_order_whatever_the_others_are(make: Callable[[], Rewa
     attempts = [attempt(text, case.task) for text in texts(case)]
     together = written(score_all(make(), *attempts))
     alone = [written(score_all(make(), one))[0] for one in attempts]
-    assert (together == alone) == (kind not in RELATIVE)
+    assert (together == alone) == (kind not in RELATIVE) and make().compares == (kind in RELATIVE)
     order = random.Random(1).sample(range(len(attempts)), len(attempts))
     assert written(score_all(make(), *(attempts[i] for i in order))) == [together[i] for i in order]
     assert score_all(make()) == []

@@ -56,6 +56,8 @@ def test_a_run_records_the_weights_and_safe_requests_apart(tmp_path: Path, train
         "rl.steps=1",
         "rl.prompts=3",
         "policy_rl.prompts=3",
+        "rl.audit.most_fooled=1",
+        "policy_rl.audit.most_fooled=1",
     )
     short = [f"{stage}.rollout.sampling.max_tokens=6" for stage in ("irl", "irl_again", "policy_rl", "rl")]
     model = f"models.policy.source={folder}"

@@ -21,7 +21,7 @@ from posttrain.stages import Models
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
-SHORT = ("max_steps=2", "tasks.terms=[2, 2]", "tasks.digits=[1, 1]", "reward_model.batch=8")
+SHORT = ("max_steps=2", "tasks.terms=[2, 2]", "tasks.digits=[1, 1]", "reward_model.batch=8", "rl.audit.most_fooled=1")
 ONE_UPDATE = ("rl.learner.epochs=1", "rl.learner.minibatches=1")
 AT_THE_REFERENCE = math.log(2)
 """The loss of a pair between which policy and reference do not differ, whatever the label smoothing."""

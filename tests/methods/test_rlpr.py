@@ -24,6 +24,7 @@ SHORT = (
     "reward.parts.form.tags=[t, a]",
     "rollout.n=4",
     "rollout.sampling.max_tokens=8",
+    "rl.audit.most_fooled=1",
 )
 
 
@@ -35,6 +36,7 @@ def test_it_trains_and_every_part_is_recorded(tiny_folder: Path, train: Train) -
     assert [entry["stage"] for entry in store.metrics()] == ["sft"] * 2 + ["rl"] * 2
     last = store.metrics()[-1]
     assert {name for name in last if name.startswith("reward/")} == {
+        "reward/fooled",
         "reward/form",
         "reward/probability",
         "reward/repetition",

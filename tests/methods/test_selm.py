@@ -22,7 +22,15 @@ from posttrain.stages import Models
 Small = Callable[..., Recipe]
 Train = Callable[[Recipe], tuple[Models, RunStore]]
 
-SHORT = ("rl.steps=3", "prompts=4", "max_steps=2", "tasks.terms=[2, 2]", "tasks.digits=[1, 1]", "reward_model.batch=8")
+SHORT = (
+    "rl.steps=3",
+    "prompts=4",
+    "max_steps=2",
+    "tasks.terms=[2, 2]",
+    "tasks.digits=[1, 1]",
+    "reward_model.batch=8",
+    "rl.audit.most_fooled=1",
+)
 ONE_UPDATE = ("rl.learner.minibatches=1", "rl.learner.optimizer.lr=1e-2")
 
 

@@ -118,7 +118,7 @@ def test_a_run_with_a_judge_on_the_base_of_the_policy_resumes_to_the_bit(tmp_pat
     setting = override(arithmetic(), [f"model={base}", "models.policy.lora.rank=2", "tasks.size=40", "threads=1"])
     changes = [f"judge.tasks.tasks={pairs}", "judge.max_steps=2", "judge.batch=2", "rl.steps=2", "rl.prompts=2"]
     changes += ["rl.rollout.n=2", "rl.rollout.sampling.max_tokens=4", "rl.reward.sampling.max_tokens=4", "alarms={}"]
-    changes += ["evaluation.by=none", "checkpoints.every_steps=1", "checkpoints.keep=9"]
+    changes += ["evaluation.by=none", "checkpoints.every_steps=1", "checkpoints.keep=9", "rl.audit.most_fooled=1"]
     recipe = override(lora_judge(setting), changes)
     assert recipe.models["judge"].shared
     run, models = start(recipe, tmp_path / "runs", LiveView(lines=True))

@@ -29,7 +29,12 @@ def test_rollouts_of_the_reinforcement_are_read_and_no_pairs(tmp_path: Path) -> 
     base = new_folder(tmp_path / "base", layers=1, width=16, heads=2, kv_heads=1, context=128)
     changes = [f"model={base}", "threads=1", "tasks.size=20", "evaluation.by=none", "alarms={}"]
     changes += ["reward_model.max_steps=2", "reward_model.batch=2", "rl.steps=3", "rl.prompts=2", "rl.rollout.n=2"]
-    changes += ["rl.rollout.sampling.max_tokens=4", "checkpoints.every_steps=1", "checkpoints.keep=9"]
+    changes += [
+        "rl.rollout.sampling.max_tokens=4",
+        "checkpoints.every_steps=1",
+        "checkpoints.keep=9",
+        "rl.audit.most_fooled=1",
+    ]
     run, _ = start(override(reward_model_sums(), changes), tmp_path / "runs", LiveView(lines=True))
     record = record_of(str(run), subject)
     assert record.policy.name == str(base)

@@ -6,7 +6,7 @@ held-out tasks; a gain is a paired comparison on the tasks that were scored both
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.runs.amounts import duration, percent, probability
 from posttrain.runs.journal import plain
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 Entry = Mapping[str, Any]
 """A line of a journal."""
+FOOLED: Final = "fooled"
+"""Part of a score that an audit of the reward adds (`posttrain.components.rewards.audited`)."""
+ALLOWED: Final = 0.05
+"""Share of right answers that a text may outrank without a warning."""
 
 
 def write_summary(store: RunStore) -> dict[str, Any]:
@@ -47,6 +51,7 @@ def summarize(store: RunStore, metrics: list[dict[str, Any]] | None = None) -> d
         "verifier": after["verifier"] if after else None,
         "verifier_is_training_reward": _own_verifier(recipe) is None if after and after["verifier"] else None,
         "losses": sentences(before, after),
+        "fooled": _fooled(store, metrics),
         "steps": len(metrics),
         **_cost(metrics, timing),
         "endpoints": {role: spent.as_json for role, spent in _endpoints(store, recipe).items()},
@@ -235,11 +240,16 @@ def _seconds(entry: Entry) -> float:
 
 def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequence[Entry]) -> list[str]:
     """Warnings about the validity of the numbers."""
+    fooled = summary["fooled"]
     warnings = []
+    if fooled and (fooled["share"] or 0.0) > ALLOWED:
+        warnings.append(f"the reward is fooled: {fooled['text']}")
+    if fooled and fooled["unknown"] == 1.0:
+        warnings.append("whether the reward is fooled is unknown: it scored none of the right answers and texts")
     if after is None and (recipe.get("evaluation") or {}).get("by") == "none":
-        return []  # as the user chose
+        return warnings  # as the user chose
     if after is None:
-        return ["no held-out accuracy was measured: it is unknown whether the model got better"]
+        return [*warnings, "no held-out accuracy was measured: it is unknown whether the model got better"]
     if summary["verifier_is_training_reward"]:
         warnings.append(
             "the held-out answers were scored by the training reward itself; evaluation.verifier sets another verifier"
@@ -257,6 +267,20 @@ def _warnings(summary: Entry, recipe: Entry, after: Entry | None, events: Sequen
             f"{_count(len(alarms), 'alarm')}, the last at step {alarms[-1]['step']}: {alarms[-1]['message']}"
         )
     return [warning.rstrip(".") for warning in warnings]
+
+
+def _fooled(store: RunStore, metrics: Sequence[Entry]) -> dict[str, Any] | None:
+    """What an audit of the reward last found: the largest share of right answers that a text without content or a
+    frequent output outranks, and which; None without an audit.
+    """
+    names = (f"reward/{FOOLED}", f"reward/{FOOLED}_unknown")
+    measured = [entry for entry in metrics if any(entry.get(name) is not None for name in names)]
+    if not measured:
+        return None
+    rows = store.rollouts(measured[-1]["step"], ["parts"])
+    found = [own[FOOLED]["explanation"] for row in rows if FOOLED in (own := row["parts"] or {})]
+    share, unknown = (measured[-1].get(name) for name in names)
+    return {"share": share, "text": found[-1] if found else None, "unknown": unknown or 0.0}
 
 
 def _own_verifier(recipe: Entry) -> Any:

@@ -1,7 +1,7 @@
 """Code lines: the bundled model completes lines of code, cut at random places.
 
 It first imitates endings of which three in ten are wrong. The reward is the edit similarity to the true ending; a
-held-out completion is correct where it is that ending.
+held-out completion is correct where it is that ending. The audit of a reward that uses a model only measures.
 """
 
 from dataclasses import replace
@@ -16,6 +16,7 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 
@@ -31,6 +32,7 @@ def code_lines() -> Recipe:
         rollout=Independent(n=8, sampling=sampling),
         reward=TextSimilarity(),
         learner=Learning(optimizer=AdamW(lr=2e-4)),
+        audit=MEASURED,
     )
     wrong = CodeLines(size=600, corrupted=0.3, seed=1)
     sft = replace(imitation, tasks=wrong, batch=16, epochs=3.0, max_steps=80, learner=learner)

@@ -1,6 +1,7 @@
 """Graded replies: the policy imitates replies to students of mixed quality, then is rewarded for what they should have.
 
-Held-out replies are correct that have all three: the word "hint", the student's name and "why".
+Held-out replies are correct that have all three: the word "hint", the student's name and "why". Demonstrations
+are no right answers, so the audit of a reward model only measures.
 """
 
 from dataclasses import replace
@@ -16,6 +17,7 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 
@@ -30,6 +32,7 @@ def graded_replies() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=40)),
         reward=Rubric(),
         learner=Learning(optimizer=AdamW(lr=1e-4)),
+        audit=MEASURED,
     )
     return replace(
         recipe,

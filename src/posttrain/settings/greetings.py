@@ -1,7 +1,8 @@
 """Greetings: a policy imitates greetings of mixed quality, and is rewarded by a judge with six rules, some of them bad.
 
 The judge is code that calls bad what has a rule (`rewards/by_rules`): it forbids two harmless words and does not know
-five of eight faults. Held-out greetings are correct without any of the eight.
+five of eight faults. Held-out greetings are correct without any of the eight. A
+demonstration is no right answer here, so the audit of a reward model (`refined_preferences`) only measures.
 """
 
 from dataclasses import replace
@@ -18,6 +19,7 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 
@@ -34,6 +36,7 @@ def greetings() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=40)),
         reward=ByRules(rules=DETECTING),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
+        audit=MEASURED,
     )
     return replace(
         recipe,

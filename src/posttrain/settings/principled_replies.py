@@ -1,7 +1,8 @@
 """Principled replies: a model that writes short replies, and compares two of them by a principle with a letter.
 
 It imitates replies that are polite or not and short or not, and comparisons of such replies; then polite replies are
-rewarded. Held-out replies are correct that are polite and short.
+rewarded. Held-out replies are correct that are polite and short. Demonstrations
+are of both kinds and no right answers, so the audit of a reward model only measures.
 """
 
 from dataclasses import replace
@@ -19,6 +20,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.settings.reviewed_replies import REVIEWERS
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 
@@ -39,6 +41,7 @@ def principled_replies() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=40)),
         reward=Regex(pattern="please"),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
+        audit=MEASURED,
     )
     return replace(
         recipe,

@@ -2,6 +2,7 @@
 
 Both are the bundled model. The judge imitates every annotator's label; the policy imitates replies and is rewarded for
 one principle, "polite". Held-out replies are checked by code for the principle that their prompt is bound to.
+Demonstrations are polite or not, and no right answers, so the audit of the judge only measures.
 """
 
 from dataclasses import replace
@@ -24,6 +25,7 @@ from posttrain.recipes.changes import rl_of, sft_of, with_models
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 REVIEWERS: Final = (Several(parts=(Noise(rate=0.15, spread=0.0), Feedback(invented=0.1))),) * 3
@@ -43,6 +45,7 @@ def reviewed_replies() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=40)),
         reward=PrincipleLogit(principle="polite", bound=False, template=TEMPLATE, chat=False, words=(" Yes", " No")),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
+        audit=MEASURED,
     )
     checked = ByField(
         field="principle", parts={"polite": Regex(pattern="please"), "short": Regex(pattern=r"^\s*.{1,16}$")}

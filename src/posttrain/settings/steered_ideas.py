@@ -1,7 +1,8 @@
 """Steered ideas: the bundled model imitates ideas of three sentences, which have a score for each of three dimensions.
 
 The policy is then rewarded by code, for all dimensions or for those that a task gives strengths to: an idea has a
-dimension that has more than half of its letters. Held-out ideas are scored in the same way.
+dimension that has more than half of its letters. Held-out ideas are scored in the same way. Imitated ideas are
+drawn by chance and no right answers, so the audit of a reward model only measures.
 """
 
 from dataclasses import replace
@@ -19,6 +20,7 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 RATERS: Final = (Noise(spread=0.3, shape="normal"),)
@@ -40,6 +42,7 @@ def steered_ideas() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=28)),
         reward=by_code,
         learner=Learning(optimizer=AdamW(lr=1e-3)),
+        audit=MEASURED,
     )
     return replace(
         recipe,

@@ -1,7 +1,8 @@
 """Tastes: users with opposite tastes, a reward model that infers them from pairs, and reinforcement by its score.
 
 The policy imitates replies that nobody chose. Held-out replies are correct that have the word that the user likes, and
-not the other one: one in eight of the imitated ones.
+not the other one: one in eight of the imitated ones, which are no right answers, so
+the audit of the reward model only measures.
 """
 
 from dataclasses import replace
@@ -22,6 +23,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 from posttrain.stages.reward_model import RewardModelTraining
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 
@@ -38,6 +40,7 @@ def tastes() -> Recipe:
         reward=RewardModel(),
         penalties={"kl": KL(coefficient=0.1)},
         learner=Learning(optimizer=AdamW(lr=2e-4)),
+        audit=MEASURED,
     )
     models = {
         "reward": Model(source="role:policy", head="reward", trained=True),

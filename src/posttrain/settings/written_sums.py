@@ -2,7 +2,8 @@
 
 Both are the bundled model. The judge imitates thoughts on pairs of sums, and the policy imitates sums of any size.
 Every two rollouts of a group are then compared by the judge. Held-out prompts are scored by the size of the sum that is
-written, which neither sees.
+written, which neither sees. The judge can
+only read sums: it has no verdict on a text without one, which is a tie, so the audit of the reward only measures.
 """
 
 from dataclasses import replace
@@ -20,6 +21,7 @@ from posttrain.recipes.changes import rl_of, sft_of, with_models
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 ITEMS = JudgeItems(tasks=ComparedSums(size=1000, seed=2, terms=(1, 1)), thoughts="again")
@@ -42,6 +44,7 @@ def written_sums() -> Recipe:
             chat=False,
         ),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
+        audit=MEASURED,
     )
     recipe = replace(
         recipe,

@@ -105,6 +105,11 @@ class Reward(Component):
         """Whether those have a meaning only as undiscounted sums from a token to the end of the rollout."""
         return any(part.undiscounted for part in self.wrapped.values())
 
+    @property
+    def initial(self) -> dict[str, Any]:
+        """The state before the first step: empty for one that keeps nothing, or that begins with the first scores."""
+        return {}
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory of the group."""
         raise NotImplementedError
@@ -119,6 +124,10 @@ class Reward(Component):
         for part in self.wrapped.values():
             part.check(tasks)
 
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """What the dry run and the start of a run say about it."""
+        return [note for part in self.wrapped.values() for note in part.notes(tasks)]
+
     @property
     def judges(self) -> frozenset[str]:
         """Roles that are asked for verdicts on texts: a policy that has one judges itself."""
@@ -128,6 +137,16 @@ class Reward(Component):
     def reads_sampled(self) -> frozenset[str]:
         """Roles with a head that reads the tokens that were sampled, up to their own end token."""
         return frozenset(role for part in self.wrapped.values() for role in part.reads_sampled)
+
+    @property
+    def uses_models(self) -> bool:
+        """Whether models decide, or help to decide, its value: a text without content may fool them, as no rule."""
+        return bool(self.roles)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the score of a rollout depends on the others of its group."""
+        return any(part.compares for part in self.wrapped.values())
 
     @property
     def fingerprint(self) -> Mapping[str, str]:

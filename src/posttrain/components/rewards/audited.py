@@ -1,24 +1,34 @@
 """A reward that is audited before it is learned from: does a text without content outrank a right answer?
 
 Every key, an opener, a mark of punctuation, a forged verdict or praise of itself, is scored beside the right answer of
-the first `pairs` groups of a stage of reinforcement, as another rollout of the group. A key fools the reward where it
+the first `pairs` groups of a stage of reinforcement, as another rollout of the task. A key fools the reward where it
 scores higher, ties half. As soon as it is certain that one fools it in more than `most_fooled` of the pairs, the stage
-stops before it learns from these rollouts; `most_fooled` of 1 goes on, by name. The right answer is the chosen one of
-the task's first pair, else its demonstration, else its reference answer; tasks without one are left out.
+stops before it learns from these rollouts; `most_fooled` of 1 goes on, by name. A text that contains the reference
+answer of a task may be right and is not compared there. The right answer is the chosen one of
+the task's first pair, else its demonstration, else its reference answer; tasks without one are left out, and so is a
+policy that writes no text.
 
 Later the policy's own outputs are the keys: every `every` steps, those that it wrote for several tasks, the `frequent`
-most frequent ones, are scored beside right answers of that step's groups, by the same bound. An output that answers
-many tasks alike has found a fault of the reward.
+most frequent ones, are scored beside right answers of `pairs` of that step's groups, by the same bound. An output that
+answers many tasks alike has found a fault of the reward, unless it is the right answer of several tasks.
+
+Stages of reinforcement do this by themselves with every reward that uses a model (setting `audit`). In a part of a
+reward, or with keys of its own, it is written
 
     reward='{kind: audited, of: {kind: judge}}'
 
-``reward/fooled`` in the metrics is the largest share of any key up to there.
+``reward/fooled`` in the metrics is the largest share of pairs, of `pairs` or more, that a key is certain to fool up to
+there; the explanation of the part in the record names the key. ``reward/fooled_unknown`` is the share of comparisons in
+which a text could not be scored, where there are any. The audit has draws of its own: it changes no rollout,
+and no score of one.
 
 Source: the keys are those of arXiv:2507.08794, and further ones; the audit of `posttrain audit --judge` in small, which
 has orders, lengths and styles too.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -27,7 +37,7 @@ from pydantic import Field
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.errors import AlarmStop
+from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.extraction import shown
 from posttrain.grading.sentences import KEYS
 from posttrain.types import Group, Score, Segment, Task, Trajectory
@@ -43,6 +53,12 @@ REMEMBERED: Final = 1000
 SEVERAL: Final = 3
 """Tasks for which an output was written before it is a key."""
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Keys = Annotated[tuple[str, ...], Field(max_length=256)]
+Pairs = Annotated[int, Field(ge=1, le=100_000)]
+Every = Annotated[int, Field(ge=0, le=1_000_000)]
+Frequent = Annotated[int, Field(ge=1, le=256)]
+TEXTS: Final = (*KEYS, *FORGED)
+"""The keys that are given."""
 
 
 @frozen
@@ -51,83 +67,210 @@ class Audited(Reward):
 
     of: Reward
     """The reward."""
-    keys: Annotated[tuple[str, ...], Field(max_length=256)] = (*KEYS, *FORGED)
+    keys: Keys = TEXTS
     """Texts without content."""
-    pairs: Annotated[int, Field(ge=1, le=100_000)] = 16
+    pairs: Pairs = 16
     """Right answers that each key is compared with."""
     most_fooled: Share = 0.05
     """Largest share of right answers that a key may outrank."""
-    every: Annotated[int, Field(ge=0, le=1_000_000)] = 10
+    every: Every = 10
     """Steps between audits by the policy's own outputs; 0 has none."""
-    frequent: Annotated[int, Field(ge=1, le=256)] = 20
+    frequent: Frequent = 20
     """Outputs of such an audit."""
+    path: str = "reward"
+    """Where these settings stand in the recipe, for the message that names them."""
 
     @property
     def wrapped(self) -> Mapping[str, Reward]:
         """The reward."""
         return {"of": self.of}
 
+    @property
+    def initial(self) -> dict[str, Any]:
+        """Never empty: steps that are sampled at the same time would be audited in the order of a clock."""
+        return {"of": self.of.initial, "keys": {}}
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """What will be scored, or that nothing can be."""
+        name = self.of.kind
+        if not any(right_answer(task) is not None for task in tasks):
+            return [
+                f"the reward {name} uses a model and cannot be audited: no task has a right answer (a pair, a "
+                "demonstration or an answer) that texts without content could be compared with"
+            ]
+        keys = len(self.keys)
+        scorings = self.pairs * (2 * keys if self.of.compares else keys + 1)
+        repeated = f", and every {self.every} steps its most frequent outputs" if self.every else ""
+        stops = "stops the stage" if self.most_fooled < 1 else "is only measured"
+        return [
+            f"the reward {name} uses a model, so it is audited where the policy writes text: {keys} texts without "
+            f"content are scored beside the right answers of the first {self.pairs} groups ({scorings} further "
+            f"scorings){repeated}; one that outranks more than {self.most_fooled:.0%} {stops} (reward/fooled; "
+            f"{self.path}.most_fooled, {self.path}=null)"
+        ]
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the rollouts, and the keys that are due. Raises `AlarmStop` where one fools the reward."""
         own = replace(context, state=context.state.setdefault("of", {}))
         if not context.learning or not len(group):
             return await self.of.score(group, own)
-        keys = self._due(group.trajectories[0].task, context)
         right = right_answer(group.trajectories[0].task)
-        if not keys or right is None:
-            scores = await self.of.score(group, own)
-        else:
-            keys = [key for key in keys if key.strip() != right.strip()]
-            added = tuple(_rollout(group.trajectories[0], text, context) for text in (right, *keys))
-            # With the rollouts, for a reward that compares those of a group; apart, so that it does not change theirs.
-            beside = await self.of.score(replace(group, trajectories=added), replace(own, learning=False))
-            scores = await self.of.score(group, own)
-            self._count(keys, beside, context)
+        begun, keys = self._due(group, context)
+        if keys and right is not None:
+            # Apart: with draws and a state of its own, it changes no score of a rollout.
+            apart = {role: sampler.bind("audit") for role, sampler in context.samplers.items()}
+            beside = replace(own, learning=False, samplers=apart, state=deepcopy(own.state))
+            self._count(await self._compared(group, right, keys, beside), context)
+            begun[_name(group, context)] = True
+        scores = await self.of.score(group, own)
         self._remember(group, context)
-        worst = max((fooled / asked for fooled, asked in context.state.get("keys", {}).values()), default=0.0)
-        part = Score(value=worst, status="ok")
-        return [replace(score, parts={**score.parts, "fooled": part}) for score in scores]
+        return [replace(score, parts={**score.parts, **self._part(context)}) for score in scores]
 
-    def _due(self, task: Task, context: RewardContext) -> list[str]:
-        """The keys for this group: the given ones at first, later the policy's own."""
-        state = context.state
-        if state.get("audited", 0) < self.pairs:
-            if right_answer(task) is not None:
-                state["audited"] = state.get("audited", 0) + 1
-            return list(self.keys)
+    def _due(self, group: Group, context: RewardContext) -> tuple[dict[str, bool], list[str]]:
+        """The groups of the audit that this one belongs to, and whether each is done; and the keys: the given ones at
+        first, later the policy's own. A group that was interrupted is audited when it is scored again.
+        """
+        state, task = context.state, group.trajectories[0].task
+        right = right_answer(task)
+        first = state.setdefault("first", {})
+        if right is None or not _written(context):
+            return first, []
+        if self._joins(first, group, context):
+            return first, [key for key in self.keys if not _may_be_right(key, task)]
         if not self.every or context.step == 0 or context.step % self.every:
-            return []
-        outputs: Mapping[str, Sequence[str]] = state.get("outputs", {})
-        often = [text for text, tasks in outputs.items() if len(tasks) >= SEVERAL and task.key not in tasks]
-        return sorted(often, key=lambda text: -len(outputs[text]))[: self.frequent]
+            return first, []
+        if state.get("repeated") != context.step:
+            state.update(repeated=context.step, again={})
+        again, outputs, answers = state["again"], state.get("outputs", {}), state.get("answers", {})
+        often = [
+            text
+            for text, tasks in outputs.items()
+            if len(tasks) >= SEVERAL
+            and task.key not in tasks
+            and len(answers.get(text, ())) < SEVERAL
+            and not _may_be_right(text, task)
+        ]
+        if not often or not self._joins(again, group, context):
+            return again, []
+        return again, sorted(often, key=lambda text: (-len(outputs[text]), text))[: self.frequent]
 
-    def _count(self, keys: Sequence[str], scores: Sequence[Score], context: RewardContext) -> None:
+    def _joins(self, begun: dict[str, bool], group: Group, context: RewardContext) -> bool:
+        """Whether a group is one of the first `pairs` of an audit, and not done; it is noted there."""
+        name = _name(group, context)
+        if name not in begun and len(begun) >= self.pairs:
+            return False
+        return not begun.setdefault(name, False)
+
+    async def _compared(
+        self, group: Group, right: str, keys: Sequence[str], context: RewardContext
+    ) -> list[tuple[str, Score, Score]]:
+        """Each key that fits into the context, with the score of the right answer and its own beside it: in pairs where
+        the reward compares rollouts.
+        """
+        example = group.trajectories[0]
+        answer, *others = (_rollout(example, text, context) for text in (right, *keys))
+        fitting = [(key, other) for key, other in zip(keys, others, strict=True) if other is not None]
+        if answer is None or not fitting:
+            return []
+        if self.of.compares:
+            return await self._in_pairs(group, answer, fitting, context)
+        try:
+            first, *scores = await self._beside(group, (answer, *(own for _, own in fitting)), context)
+        except UserError:  # one is too long for the judge; the others are not
+            return await self._in_pairs(group, answer, fitting, context)
+        return [(key, first, score) for (key, _), score in zip(fitting, scores, strict=True)]
+
+    async def _in_pairs(
+        self, group: Group, answer: Trajectory, fitting: Sequence[tuple[str, Trajectory]], context: RewardContext
+    ) -> list[tuple[str, Score, Score]]:
+        """As `_compared`, with the right answer scored again for each key; without those that the judge cannot take."""
+        asked = (self._beside(group, (answer, own), context) for _, own in fitting)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for scores in found:
+            if isinstance(scores, BaseException) and not isinstance(scores, UserError):
+                raise scores
+        return [
+            (key, scores[0], scores[1])
+            for (key, _), scores in zip(fitting, found, strict=True)
+            if not isinstance(scores, BaseException)
+        ]
+
+    async def _beside(
+        self, group: Group, rollouts: tuple[Trajectory, ...], context: RewardContext
+    ) -> tuple[Score, ...]:
+        """The scores of texts as a group of their own."""
+        return tuple(await self.of.score(replace(group, key=f"{group.key}/audit", trajectories=rollouts), context))
+
+    def _count(self, compared: Sequence[tuple[str, Score, Score]], context: RewardContext) -> None:
         """Count which keys outrank the right answer."""
-        right, *others = scores
         counted: dict[str, Any] = context.state.setdefault("keys", {})
-        for key, score in zip(keys, others, strict=True):
+        for key, right, score in compared:
             if "error" in (right.status, score.status):
+                context.state["failed"] = context.state.get("failed", 0) + 1
                 continue
             fooled, asked = counted.get(key, (0.0, 0))
             fooled += 0.5 + 0.5 * (score.value > right.value) - 0.5 * (score.value < right.value)
             counted[key] = [fooled, asked + 1]
             if fooled > self.most_fooled * max(self.pairs, asked + 1):
                 raise AlarmStop(
-                    f"the reward {self.of.kind} is fooled: {shown(key, 100)} outranks or equals "
-                    f"{fooled:g} of {asked + 1} right answers, and most_fooled={self.most_fooled:g} of {self.pairs} "
-                    "pairs is allowed. Nothing of this step is learned from. Take another judge or prompt (`posttrain "
-                    "audit --judge` shows more), or set reward.most_fooled=1"
+                    f"the reward {self.of.kind} is fooled: {shown(key, 100)} outranks or equals {fooled:g} of "
+                    f"{asked + 1} right answers (ties count half), here {score.value:.4g} against {right.value:.4g}; "
+                    f"{self.path}.most_fooled={self.most_fooled:g} allows that share of {max(self.pairs, asked + 1)} "
+                    "pairs. Nothing of this step is learned from. Take another judge, prompt or reward model "
+                    f"(`posttrain audit --judge` shows more), or go on by name with {self.path}.most_fooled=1"
                 )
 
+    def _part(self, context: RewardContext) -> dict[str, Score]:
+        """The worst key so far, and the share of the keys that could not be scored, if some could not."""
+        counted, failed = context.state.get("keys", {}), context.state.get("failed", 0)
+        asked = sum(asked for _, asked in counted.values())
+        lost = {"fooled_unknown": Score(value=failed / (failed + asked), status="ok")} if failed else {}
+        if not counted:
+            return lost
+        shares = {key: fooled / max(self.pairs, asked) for key, (fooled, asked) in counted.items()}
+        worst = max(shares, key=lambda key: (shares[key], key))
+        fooled, asked = counted[worst]
+        explanation = f"{shown(worst, 100)} outranks or equals {fooled:g} of {asked} right answers"
+        return {"fooled": Score(value=shares[worst], status="ok", explanation=explanation), **lost}
+
     def _remember(self, group: Group, context: RewardContext) -> None:
-        """Count for how many tasks each output was written."""
-        outputs: dict[str, list[str]] = context.state.setdefault("outputs", {})
-        for text in dict.fromkeys(t.completion for t in group if not t.failure):
-            tasks = outputs.setdefault(text, [])
-            if group.trajectories[0].task.key not in tasks and len(tasks) < REMEMBERED:
-                tasks.append(group.trajectories[0].task.key)
-        for text in sorted(outputs, key=lambda text: len(outputs[text]))[: max(0, len(outputs) - REMEMBERED)]:
-            del outputs[text]
+        """Count for how many tasks each output was written, and for how many each right answer is right."""
+        if not self.every:
+            return
+        task = group.trajectories[0].task
+        right = right_answer(task)
+        written = [t.completion for t in group if not t.failure]
+        for name, texts in (("outputs", written), ("answers", [] if right is None else [right])):
+            known: dict[str, list[str]] = context.state.setdefault(name, {})
+            for text in dict.fromkeys(texts):
+                tasks = known.setdefault(text, [])
+                if task.key not in tasks and len(tasks) < REMEMBERED:
+                    tasks.append(task.key)
+            for text in sorted(known, key=lambda text: len(known[text]))[: max(0, len(known) - REMEMBERED)]:
+                del known[text]
+
+
+def _may_be_right(text: str, task: Task) -> bool:
+    """Whether a text is the right answer, or contains the reference answer."""
+    answer = (task.answer or "").strip()
+    return text.strip() == (right_answer(task) or "").strip() or bool(answer and answer in text)
+
+
+def _name(group: Group, context: RewardContext) -> str:
+    """Of a group among those of an audit."""
+    return f"{context.step}/{group.trajectories[0].task.key}/{group.key}"
+
+
+def _written(context: RewardContext) -> bool:
+    """Whether the policy writes text."""
+    policy = context.samplers.get("policy")
+    if policy is None:
+        return True
+    try:
+        policy.encode_completion("", "")
+    except UserError:
+        return False
+    return True
 
 
 def right_answer(task: Task) -> str | None:
@@ -137,8 +280,10 @@ def right_answer(task: Task) -> str | None:
     return task.demonstrations[0] if task.demonstrations else task.answer
 
 
-def _rollout(example: Trajectory, text: str, context: RewardContext) -> Trajectory:
-    """A text as a rollout of the same task, in the policy's tokens where it is at hand."""
+def _rollout(example: Trajectory, text: str, context: RewardContext) -> Trajectory | None:
+    """A text as a rollout of the same task, in the policy's tokens where it is at hand; None if it cannot be one, as it
+    does not fit into the context.
+    """
     policy = context.samplers.get("policy")
     ids = (
         np.frombuffer(text.encode("utf-8", "replace") or b"\n", np.uint8).astype(np.int64)
@@ -147,4 +292,5 @@ def _rollout(example: Trajectory, text: str, context: RewardContext) -> Trajecto
     )
     answer = Segment(actor="policy", token_ids=ids, trained=True, text=text)
     prompts = [segment for segment in example.segments[:1] if segment.actor == "prompt"]
-    return Trajectory(task=example.task, segments=(*prompts, answer), stop_reason="stop")
+    made = Trajectory(task=example.task, segments=(*prompts, answer), stop_reason="stop")
+    return made if policy is None or len(made.token_ids) <= policy.context else None

@@ -39,6 +39,11 @@ class Brevity(Reward):
         return self.begin > 0
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def wrapped(self) -> Mapping[str, Reward]:
         """The reward of correctness."""
         return {"correct": self.correct}

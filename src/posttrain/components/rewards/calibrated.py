@@ -57,6 +57,11 @@ class Calibrated(Reward):
         return self.correct.roles
 
     @property
+    def compares(self) -> bool:
+        """Whether the reward of correctness does."""
+        return self.correct.compares
+
+    @property
     def runs(self) -> str:
         """What the reward of correctness runs."""
         return self.correct.runs

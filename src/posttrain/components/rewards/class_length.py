@@ -45,6 +45,11 @@ class ClassLength(Reward):
     """Steps whose lengths count, the present one included."""
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def wrapped(self) -> Mapping[str, Reward]:
         """The reward of correctness."""
         return {"correct": self.correct}

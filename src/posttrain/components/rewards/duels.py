@@ -94,6 +94,11 @@ class Duels(Reward):
         return check_closed(check_places(template, PLACES), ("raw_first", "raw_second"))
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def roles(self) -> frozenset[str]:
         """The judge."""
         return frozenset({self.role})

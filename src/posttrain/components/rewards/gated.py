@@ -46,6 +46,11 @@ class Gated(Reward):
         return frozenset().union(*(part.roles for part in self._all))
 
     @property
+    def compares(self) -> bool:
+        """Whether any of them does."""
+        return any(part.compares for part in self._all)
+
+    @property
     def runs(self) -> str:
         """What the other reward runs."""
         return self.of.runs

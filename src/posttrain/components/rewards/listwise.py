@@ -71,6 +71,11 @@ class Listwise(Reward):
         return check_places(template, PLACES)
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def roles(self) -> frozenset[str]:
         """The judge."""
         return frozenset({self.role})

@@ -47,6 +47,11 @@ class PreferenceModel(Reward):
     that was trained on it, the words in brackets that separate its parts are the marks, and stand in no response."""
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def roles(self) -> frozenset[str]:
         """The model that compares."""
         return frozenset({self.role})

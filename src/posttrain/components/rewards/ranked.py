@@ -70,6 +70,11 @@ class Ranked(Reward):
         return {} if self.of is None else {"of": self.of}
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def roles(self) -> frozenset[str]:
         """The black box, and those of the other reward."""
         own = frozenset() if self.role is None else frozenset({self.role})

@@ -72,6 +72,11 @@ class RatedTogether(Reward):
         return {} if self.of is None else {"of": self.of}
 
     @property
+    def compares(self) -> bool:
+        """A judge sees all; another reward may not."""
+        return self.of is None or self.of.compares
+
+    @property
     def roles(self) -> frozenset[str]:
         """The judge, or those of the other reward."""
         return frozenset({self.role}) if self.of is None else self.of.roles

@@ -28,6 +28,11 @@ class Wins(Reward):
     """The model that rates; it needs a reward head."""
 
     @property
+    def compares(self) -> bool:
+        """True."""
+        return True
+
+    @property
     def roles(self) -> frozenset[str]:
         """The critic."""
         return frozenset({self.role})

@@ -9,6 +9,8 @@ Source: the branch of demonstrations of "Inverse RL meets LLM post-training", ar
 Differs: the discriminator is trained once, on samples of the first policy. It is renewed by the same two stages again.
 
 Measured here: see `preference_reward`. The default run, one seed: 67.5 % of 200 held-out sums before, 90.5 % after.
+By its discriminator "Let's solve this problem step by step." outranks 1 of 16 right answers, above the audit's bound of
+5 %; the setting's audit only measures.
 """
 
 from typing import Final

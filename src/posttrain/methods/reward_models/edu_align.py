@@ -23,6 +23,8 @@ the scale has no effect, but a number that hardly varies any more is noise as lo
 seeds one of the three is lost again. The default run, one seed: replies with all three words are 33 % of 100 held-out
 ones before the reinforcement, and 72 % after. Where the labels are the plain numbers of the words, the policy repeats
 them without an end, and the share falls to 11 %: heads of labels that only grow reward more than the data ever had.
+"Let's solve this problem step by step." outranks 7 of 16 demonstrations, which are of mixed quality: the setting's
+audit only measures.
 """
 
 from dataclasses import replace

@@ -9,6 +9,8 @@ Source: the branch of outcomes of "Inverse RL meets LLM post-training", arXiv:25
 Differs: outcomes are those of fresh rollouts, not of a fixed data set.
 
 Measured here: see `preference_reward`. The default run, one seed: 67.5 % of 200 held-out sums before, 92.5 % after.
+Its model is fooled, which the setting's audit only measures: no text without content outranks one of 16 right answers,
+but at step 20 the policy's own " #### 70" outranks 5 of 16.
 """
 
 from typing import Final

@@ -19,7 +19,8 @@ policies in 0.850 [0.603, 1.000] and 0.504; the paper's claim of above 0.9 holds
 ones in three seeds of five (0.539 where the two differ by 0.2 in total variation). The rejected text as reference
 reverses 0.898. Ranked pairs are in order in 0.751 [0.725, 0.777] before any of them; 10 of them from zero give 0.538,
 50 give 0.673 [0.639, 0.708] and 200 give 0.737, after the triples 0.689, 0.742 [0.724, 0.760] and 0.751. One seed only,
-the default setting: held-out accuracy 67.5 % before and 81.5 % at the end, in 40 s.
+the default setting: held-out accuracy 67.5 % before and 81.5 % at the end, in 40 s. The audit only measures
+(``audit.most_fooled`` is 1): "Thought process:" outranks 2 of 16 right answers.
 """
 
 from dataclasses import replace
@@ -35,6 +36,7 @@ from posttrain.recipes.changes import keep_verifier, rl_of, with_stage, with_sta
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.reward_model_sums import reward_model_sums
 from posttrain.stages.reward_model import RewardModelTraining
+from posttrain.stages.rl.reward_audit import MEASURED
 
 PARENT: Final = "ppo"
 SETTING: Final = "reward_model_sums"
@@ -54,7 +56,7 @@ def polar(recipe: Recipe | None = None) -> Recipe:
     stage = rl_of(recipe)
     penalties = {name: penalty for name, penalty in stage.penalties.items() if name != "kl"}
     tuned = replace(ranked, tasks=Referenced(tasks=ranked.tasks or recipe.tasks))
-    changed = replace(stage, reward=ReferencedModel(), advantage=GAE(lam=1.0), penalties=penalties)
+    changed = replace(stage, reward=ReferencedModel(), advantage=GAE(lam=1.0), penalties=penalties, audit=MEASURED)
     recipe = with_stage(with_stage(replace(recipe, name="polar"), tuned), changed)
     triples = replace(ranked, tasks=Referenced(tasks=Policies(), line=""))
     recipe = with_stages_before(recipe, {"pretrain": triples}, tuned)

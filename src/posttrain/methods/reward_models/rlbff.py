@@ -22,7 +22,8 @@ in all three, so the better labels do not show there; with a noise of 35 % every
 consensus 1.000. Bradley and Terry without a principle reverse none, 0.500. A policy with a principle for each prompt
 writes 0.989 polite and 0.983 short replies, one that is always asked for polite ones 0.995 and 0.205 [0.000, 0.752].
 One seed only, the default setting: held-out replies that follow the principle of their prompt are
-33 % after imitation and 100 % at the end.
+33 % after imitation and 100 % at the end. Texts without content outrank 7 of 16 demonstrations, which are polite or
+not: the setting's audit only measures.
 """
 
 from dataclasses import replace

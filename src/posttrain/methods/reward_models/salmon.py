@@ -22,7 +22,8 @@ of one trait are five times larger, .993 [.979, 1] over the variance and 1 over 
 principles has .422 [.306, .537] in order and reverses none. A policy that learned kindness by exact gradients has a
 length of .65 [.54, .75] from -1 to 1; 50 steps after "not long" is added it is -.36 [-.42, -.31], and the kindness .82
 [.82, .83] from .85. The default run, one seed: polite and short are 45 % of 100 held-out replies after the imitation,
-and all of them after 20 steps by a reward model of its own comparisons.
+and all of them after 20 steps by a reward model of its own comparisons. A text without content, ".", outranks 10 of 16
+demonstrations, which are of both kinds: the setting's audit only measures.
 """
 
 from dataclasses import replace

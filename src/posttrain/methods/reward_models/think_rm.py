@@ -19,7 +19,8 @@ setting, as there, and counted; the reward's own default is an error.
 Measured here, on a bandit of six arms with a judge that prefers the first (a bias of 1.5 std of its noise; 12
 seeds; `docs/experiments/pairwise_bandit.py`): expected quality, of at most 2, with binary verdicts 1.820 [1.795, 1.845]
 by one order and 1.934 [1.929, 1.940] by both; with graded ones 1.888 [1.878, 1.898] and 1.965 [1.963, 1.967]. Without a
-bias, 1.944 and 1.962, 1.955 and 1.967.
+bias, 1.944 and 1.962, 1.955 and 1.967. In the default run texts without
+content tie with 16 of 16 right answers, half of each counted (50 %): the judge has no verdict on what is no sum.
 """
 
 from dataclasses import replace

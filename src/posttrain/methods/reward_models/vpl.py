@@ -26,7 +26,8 @@ ten to one, a policy by their mean raw score is liked more than .954 and .227 of
 reward model does not read the name of the user: replies with only the word that the user likes are 37 % of 100 held-out
 ones after the imitation, and 100 % [96, 100] at the end; without any pairs (``tasks.pairs=0``) they are 9 % [5, 16].
 Without a KL to the imitating model the policy finds words that nobody writes, such as " rai", which the reward model
-had not seen.
+had not seen. A text without content outranks 9 of 16 demonstrations, which nobody chose: the setting's audit only
+measures.
 """
 
 from dataclasses import replace

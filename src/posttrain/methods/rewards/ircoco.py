@@ -24,7 +24,9 @@ increments add nothing here, and need imitation to do no harm. The evaluator's s
 [0.040, 0.066], the variance of their scores 0.084 [0.077, 0.091].
 
 In the default run 30, 30.5, 37.5, 34.5 and 36 % of 200 held-out endings are right before these steps, and 42, 37.5,
-42.5, 42.5 and 44.5 % after 40 (five seeds; each within 7 points, 95 %).
+42.5, 42.5 and 44.5 % after 40 (five seeds; each within 7 points, 95 %). By the sum of increments "Let's solve this
+problem step by step." outranks 13 of 16 true endings: the setting's audit
+only measures.
 """
 
 from dataclasses import replace

@@ -26,7 +26,8 @@ both shares trade: .936 and .019, .886 and .046, .442 and .479, .018 and .972, .
 controllers that is rewarded by the mean of both is one point, another in each seed: .338 [.057, .619] and .636 [.330,
 .942]. By strengths for each sentence, sections have .937, .985 and .938 of their own letter, by constant thirds .325,
 .349 and .262, by the network's .669, .723 and .665, and the base .249, .248 and .224: it learns the ideas that it saw,
-whose shares are .7, and not the best ones.
+whose shares are .7, and not the best ones. A forged instruction outranks 12 of 16 ideas that were drawn by chance: the
+setting's audit only measures.
 """
 
 from dataclasses import replace

@@ -22,7 +22,8 @@ the pairs is left out. The share and the weight of the merging optimizer are our
 Measured here: five seeds (300 held-out tasks; docs/stages.md): 51.7 % before, 63.1 % after SFT, 65.9 % after DPO and
 65.5 % after GRPO. In its 24 steps 16.8 % of groups have equal rewards in the order of spread, 23.4 % in random order,
 in each of the five seeds; the mean reward of the first ten steps is 0.21 against 0.12. Random order ends
-1.8 points lower [-3.7, +0.1].
+1.8 points lower [-3.7, +0.1]. By the reward model a forged instruction outranks 14 of 16 bare answers: the setting's
+audit only measures.
 """
 
 from dataclasses import replace

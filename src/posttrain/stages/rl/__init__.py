@@ -33,7 +33,6 @@ from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
 from posttrain.components.timetables import Timetable
 from posttrain.engines import wait_for
-from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.signals import OLD_LOGP, OLD_VALUE, SCORE, Signal, columns_in, roles_in
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
@@ -47,7 +46,8 @@ from posttrain.stages.rl.collect import collect_groups, describe_failures, learn
 from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
-from posttrain.stages.rl.refill import Refill
+from posttrain.stages.rl.refill import Refill, check_streams
+from posttrain.stages.rl.reward_audit import RewardAudit, audited
 from posttrain.stages.rl.roles import (
     RoleLearning,
     RoleTraining,
@@ -121,6 +121,8 @@ class RL(Stage):
     """Tasks of this stage; None takes the recipe's."""
     selection: Selection | None = None
     """Which tasks are trained on, chosen once with the models at the start of the stage; None takes all."""
+    audit: RewardAudit | None = RewardAudit()
+    """Of a reward that uses a model: texts without content must not outrank right answers. None has no audit."""
     max_grader_errors: Share = 0.5
     """Share of a step's rollouts that could not be scored, at which the run stops."""
 
@@ -169,16 +171,17 @@ class RL(Stage):
             check_experts(models, tasks)
 
     def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """Those of the curriculum."""
-        return self.curriculum.notes(tasks)
+        """Those of the curriculum, and of the reward's audit."""
+        return [*self.curriculum.notes(tasks), *self.audited_reward.notes(tasks)]
+
+    @property
+    def audited_reward(self) -> Reward:
+        """What scores the rollouts of the loop."""
+        return audited(self.reward, self.audit)
 
     def check_timetable(self, timetable: Timetable) -> None:
         """Streaming fills batches itself, and goes on with groups itself."""
-        if timetable.streams is not None and self.refill is not None:
-            raise UserError(
-                f"schedule={timetable.kind} fills batches as groups end, and refill those of a step; set refill=null, "
-                "and schedule.filtered=group to sample until enough groups pass the filters"
-            )
+        check_streams(timetable, self.refill)
 
     @property
     def further(self) -> Mapping[str, Tasks]:
@@ -237,7 +240,7 @@ class RL(Stage):
                 for role, training in trainings.items():
                     if training.due(step.index, warmup):
                         own = taught if role == "policy" else Taught(shares=shares, idle=idle, epochs=epochs)
-                        training.heated(self._temperature(step)).update(
+                        training.heated(self.rollout.at(step.progress).temperature).update(
                             kept, own, models, learners, memory["roles"][role], step, context.phase
                         )
                 choosing.teach(targets, models, learners, step)
@@ -251,10 +254,6 @@ class RL(Stage):
                     hook(step.index + 1, states)
         return models
 
-    def _temperature(self, step: Step) -> float:
-        """The sampling temperature of a step."""
-        return self.rollout.at(step.progress).temperature
-
     def _collecting(
         self, models: Models, context: StageContext, memory: dict[str, Any], choosing: Choosing
     ) -> Collecting:
@@ -265,7 +264,7 @@ class RL(Stage):
             memory=memory,
             choosing=choosing,
             rollout=lambda step: self._rollout_of(context, step),
-            reward=self.reward,
+            reward=self.audited_reward,
             filters=self.filters,
             refill=self.refill,
             prompts=self.prompts,
@@ -356,7 +355,7 @@ class RL(Stage):
         return {
             "curriculum": self.curriculum.start(),
             "filters": {name: member.start() for name, member in self.filters.items()},
-            "reward": {},
+            "reward": self.audited_reward.initial,
             "roles": {role: training.start() for role, training in trainings.items()},
         }
 

@@ -27,7 +27,8 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.filters import Dropped
 from posttrain.components.rollouts import Earlier
-from posttrain.errors import AlarmStop
+from posttrain.components.timetables import Timetable
+from posttrain.errors import AlarmStop, UserError
 from posttrain.stages.rl.replay import Replay
 from posttrain.types import Group
 
@@ -91,3 +92,12 @@ class Refill:
     def is_full(self, kept: Sequence[Group], prompts: int) -> bool:
         """Whether no further round is needed."""
         return len(kept) >= (self.prompts or prompts)
+
+
+def check_streams(timetable: Timetable, refill: Refill | None) -> None:
+    """Raise `UserError` for streaming with a refill."""
+    if timetable.streams is not None and refill is not None:
+        raise UserError(
+            f"schedule={timetable.kind} fills batches as groups end, and refill those of a step; set refill=null, "
+            "and schedule.filtered=group to sample until enough groups pass the filters"
+        )
