@@ -28,7 +28,6 @@ OWN = {
     "runs/speed/children.py": "a pipe between two processes of this program",
     "runs/speed/_models.py": "a model that has just been made",
     "runs/speed/workloads.py": "the config of a model that has just been made",
-    "components/environments/_foreign/bfcl.py": "lines of a process of this program, and calls of the package",
     "components/environments/_foreign/bfcl_worker.py": "files of an installed package, and lines of this program",
     "components/environments/_foreign/__init__.py": "loads code that has consent",
     "recipes/functions.py": "loads code that has consent",

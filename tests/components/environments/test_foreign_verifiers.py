@@ -65,9 +65,9 @@ class Chat:
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
     clients = SimpleNamespace(EvalClientConfig=SimpleNamespace, ModelContext=SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "verifiers.v1.clients", clients)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "verifiers.v1.clients", clients)
     for name in ("verifiers", "verifiers.v1"):
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace())  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace())
     return Chat()
 
 

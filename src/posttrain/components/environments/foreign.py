@@ -46,7 +46,7 @@ from posttrain.components.environments import (
     Verdict,
 )
 from posttrain.components.environments._foreign import DOWN, split
-from posttrain.components.environments._foreign.mcp import script
+from posttrain.components.environments._foreign.servers import script
 from posttrain.components.environments._repeating import first_difference
 from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.turn_calls import CallForm

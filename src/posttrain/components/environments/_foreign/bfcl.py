@@ -10,16 +10,15 @@ Source: Patil et al. 2025, "The Berkeley Function Calling Leaderboard", and the 
 Differs: calls are JSON and never evaluated as Python. Of the categories those without missing functions.
 """
 
-import ast
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from posttrain.components.environments._foreign import Adapter, Seen
-from posttrain.components.environments._foreign.tools import Misfit, Tool, perform
+from posttrain.components.environments._foreign.servers import Piped
+from posttrain.components.environments._foreign.tools import Misfit, Tool, hermes, of_schema, perform, read_python
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
 
@@ -40,9 +39,7 @@ class BFCL(Adapter):
         self._form, self.tools, self.fields = form, dict[str, Tool](), {"task_id": False}
         script = Path(__file__).with_name("bfcl_worker.py")
         try:
-            self._process = subprocess.Popen(
-                [python, str(script), category], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            self._process = Piped([python, str(script), category])
         except OSError as error:
             raise UserError(f"bfcl: python={python}: {error}; give the interpreter that has bfcl-eval") from None
         self._order(order="ready")
@@ -50,15 +47,13 @@ class BFCL(Adapter):
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start a dialogue: its tools, and the first request."""
         found = self._order(order="reset", seed=seed, task_id=fields.get("task_id"))
-        self.tools.update({schema["name"]: self._tool(schema) for schema in found["tools"]})
+        self.tools.update({schema["name"]: of_schema(schema, self._call) for schema in found["tools"]})
         self._requests, self._gold, self._place, self._shown = found["requests"], found["gold"], 0, False
         listed = "\n".join(json.dumps(dict(tool.schema)) for tool in self.tools.values())
         return Seen(text=f"Tools:\n{listed}\n{self._requests[0]}")
 
     def step(self, action: str) -> Seen:
         """Run the calls of a turn, or go to the next request."""
-        if self._place == len(self._requests):
-            raise RuntimeError("the episode is over")
         seen = perform(action, self._form, self.tools)
         if seen.terminated:
             self._order(order="turn")
@@ -74,28 +69,16 @@ class BFCL(Adapter):
     def solution(self) -> str | None:
         """The reference calls of a request, then a word."""
         self._shown = not self._shown
-        calls = [self._read(call) for call in self._gold[self._place]] if self._shown else []
-        return "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls) or "Done."
+        calls = [read_python(call, self.tools) for call in self._gold[self._place]] if self._shown else []
+        return "\n".join(hermes(name, arguments) for name, arguments in calls) or "Done."
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.communicate()
-
-    def _read(self, text: str) -> dict[str, Any]:
-        call = cast(ast.Call, ast.parse(text.strip(), mode="eval").body)
-        name = cast(ast.Name, call.func).id
-        given = dict(zip(self.tools[name].parameters, call.args, strict=False)) | {
-            k.arg or "": k.value for k in call.keywords
-        }
-        return {"name": name, "arguments": {key: ast.literal_eval(value) for key, value in given.items()}}
+        self._process.close()
 
     def _order(self, **order: Any) -> Any:
-        assert self._process.stdin is not None and self._process.stdout is not None
         try:
-            self._process.stdin.write(json.dumps(order) + "\n")
-            self._process.stdin.flush()
-            answer = json.loads(self._process.stdout.readline())
+            answer = self._process.order(order)
         except (OSError, ValueError):
             raise RuntimeError("the process of bfcl-eval ended; see its package and arguments.python") from None
         if "missing" in answer:
@@ -104,11 +87,8 @@ class BFCL(Adapter):
             raise Misfit(answer["misfit"])
         return answer["value"]
 
-    def _tool(self, schema: Mapping[str, Any]) -> Tool:
-        def call(arguments: Mapping[str, Any], texts: bool) -> Any:
-            text = str(self._order(order="call", name=schema["name"], arguments=dict(arguments)))
-            if text.startswith("Error during execution: "):
-                raise RuntimeError(text.removeprefix("Error during execution: "))
-            return text
-
-        return Tool(name=schema["name"], schema=schema, call=call, parameters=tuple(schema["parameters"]["properties"]))
+    def _call(self, name: str, arguments: dict[str, Any]) -> str:
+        text = str(self._order(order="call", name=name, arguments=arguments))
+        if text.startswith("Error during execution: "):
+            raise RuntimeError(text.removeprefix("Error during execution: "))
+        return text

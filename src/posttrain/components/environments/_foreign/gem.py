@@ -23,7 +23,7 @@ class Gem(Adapter):
     """One episode."""
 
     def __init__(self, environment: Any, view: str) -> None:
-        self._environment, self._over = environment, False
+        self._environment = environment
         self._view = viewed(view, written)
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
@@ -33,12 +33,10 @@ class Gem(Adapter):
 
     def step(self, action: str) -> Seen:
         """Send the text of the turn."""
-        if self._over:
-            raise RuntimeError("the episode is over")
         observation, reward, terminated, truncated, info = self._environment.step(action)
-        self._over = bool(terminated or truncated)
+        over = terminated or truncated
         return Seen(
-            text=written(self._view(observation)) if self._over else self._text(observation, info),
+            text=written(self._view(observation)) if over else self._text(observation, info),
             reward=finite(reward),
             terminated=bool(terminated),
             truncated=bool(truncated and not terminated),

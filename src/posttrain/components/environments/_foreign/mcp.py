@@ -1,6 +1,6 @@
 """Tools of a server of the Model Context Protocol: ``mcp:python server.py``; a server for each episode.
 
-A server that does not come up is started again, `STARTS` times in all; one that ends later ends the episode, since its
+A server that does not come up is started again, four times in all; one that ends later ends the episode, since its
 state is lost. Its text answers are shown, an error as one. What the server prints or how it ends does not matter to
 the run: it is a child of the episode's worker, and ends with it. The value of an episode is 0; a reward component
 scores it.
@@ -10,34 +10,19 @@ import asyncio
 import importlib
 import shlex
 import sys
-import threading
-import time
 from collections.abc import Mapping
 from concurrent.futures import Future
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, cast
 
-from posttrain.components.environments._foreign import Adapter, Seen, ServerDown
-from posttrain.components.environments._foreign.tools import Tool, perform
+from posttrain.components.environments._foreign import Adapter, Seen
+from posttrain.components.environments._foreign.servers import Loop, script, tried
+from posttrain.components.environments._foreign.tools import Tool, of_schema, perform
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
-
-STARTS: Final = 4
-"""Starts of a server at most: one, and three more."""
-WAIT: Final = 0.2
-"""Seconds before another start; it doubles each time."""
 
 
 class ServerGone(BaseException):
     """The server ended: a failure of the episode, not of one tool."""
-
-
-def script(command: str) -> str:
-    """The Python file of ``python FILE.py ...``, the only form, so that its bytes can be asked consent for."""
-    words = shlex.split(command)
-    if len(words) < 2 or Path(words[0]).name not in ("python", "python3") or not words[1].endswith(".py"):
-        raise UserError(f"mcp:{command}: write mcp:python FILE.py; start another server from such a file")
-    return words[1]
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
@@ -51,28 +36,20 @@ class Server(Adapter):
 
     def __init__(self, command: str, form: CallForm) -> None:
         self._form, self._words = form, shlex.split(command)[1:]
-        listed = self._started()
+        importlib.import_module("mcp")  # raises here where it is missing
+        listed = tried(self._started, "it did not come up in {tries} starts", (BaseException,))
         names = [tool.name for tool in listed]
         if len(set(names)) < len(names):
             raise UserError(f"mcp:{command}: it has two tools of one name: {sorted(names)}")
         self.tools = {tool.name: self._tool(tool) for tool in listed}
 
     def _started(self) -> list[Any]:
-        """The tools of the server, once it is up. Raises `ServerDown` after the last start."""
-        importlib.import_module("mcp")  # raises here where it is missing
-        for start in range(STARTS):
-            self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-            self._client: Any = None
-            ready: Future[list[Any]] = Future()
-            asyncio.run_coroutine_threadsafe(self._kept(self._words, ready), self._loop)
-            threading.Thread(target=self._loop.run_forever, daemon=True).start()
-            try:
-                return ready.result()
-            except BaseException as error:
-                if start + 1 == STARTS:
-                    raise ServerDown(f"it did not come up in {STARTS} starts: {_reason(error)}") from error
-                time.sleep(WAIT * 2**start)
-        raise AssertionError("the last start returned or raised")
+        """Start the server; returns its tools, once it is up."""
+        self._loop, self._stop = Loop(), asyncio.Event()
+        self._client: Any = None
+        ready: Future[list[Any]] = Future()
+        self._loop.run(self._kept(self._words, ready))
+        return ready.result()
 
     async def _kept(self, arguments: list[str], ready: "Future[list[Any]]") -> None:
         """Hold the connection, in one task, until the episode is over."""
@@ -85,7 +62,7 @@ class Server(Adapter):
         except BaseException as error:
             if not ready.done():
                 ready.set_exception(error)
-        asyncio.get_running_loop().stop()
+        self._loop.stop()
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """The server starts in its own state: nothing is sent to it."""
@@ -97,16 +74,13 @@ class Server(Adapter):
 
     def close(self) -> None:
         """End the server."""
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._loop.soon(self._stop.set)
 
     def _tool(self, tool: Any) -> Tool:
-        def call(arguments: Mapping[str, Any], texts: bool) -> Any:
-            work = asyncio.run_coroutine_threadsafe(self._called(tool.name, dict(arguments)), self._loop)
-            return asyncio.wrap_future(work)
-
-        schema = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema}
-        parameters = tuple((tool.input_schema or {}).get("properties", {}))
-        return Tool(name=tool.name, schema=schema, call=call, parameters=parameters)
+        schema = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema or {}}
+        return of_schema(
+            schema, lambda name, arguments: asyncio.wrap_future(self._loop.run(self._called(name, arguments)))
+        )
 
     async def _called(self, name: str, arguments: dict[str, Any]) -> str:
         import mcp
@@ -121,10 +95,3 @@ class Server(Adapter):
         if result.is_error:
             raise RuntimeError(text or "the tool failed")
         return text
-
-
-def _reason(error: BaseException) -> str:
-    """The innermost error of a group of one, by its type and message."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"

@@ -40,8 +40,6 @@ class OpenSpiel(Adapter):
     def step(self, action: str) -> Seen:
         """Perform a legal action; anything else changes nothing."""
         state: Any = self._state
-        if state.is_terminal():
-            raise RuntimeError("the game is over")
         names = self._names()
         wanted = action.strip().lower()
         found = next((a for a, name in names.items() if wanted in (str(a), name.lower())), None)

@@ -2,23 +2,19 @@
 
 A turn that is a JSON object is the action. Any other text is the value of the action's field `field`, one of the
 ``arguments`` of the environment (``message`` for most that take text); without it a turn that is no object is invalid.
-Each episode has a connection of its own. A server that does not answer is called again, `TRIES` times in all.
+Each episode has a connection of its own. A server that does not answer is called again, four times in all.
 
 The server decides what is repeated: `reset` gets the seed, and the server may not read it.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from posttrain.components.environments._foreign import Adapter, Seen, ServerDown, finite, viewed, written
+from posttrain.components.environments._foreign import Adapter, Seen, finite, viewed, written
+from posttrain.components.environments._foreign.servers import tried
 from posttrain.errors import UserError
 
-TRIES: Final = 4
-"""Connections of an episode at most: one, and three more."""
-WAIT: Final = 0.5
-"""Seconds before another one; it doubles each time."""
 OUTSIDE: Final = ("done", "reward", "metadata")
 """Fields of an observation that are not shown."""
 
@@ -37,27 +33,21 @@ class OpenEnv(Adapter):
     """One episode on a server."""
 
     def __init__(self, connect: Any, field: str | None, view: str) -> None:
-        self._connect, self._field, self._over = connect, field, False
+        self._connect, self._field = connect, field
         self._view = viewed(view, _shown)
         self._client: Any = None
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Connect, and start."""
-        for call in range(TRIES):
-            try:
-                self._client = self._connect()
-                self._client.connect()
-                return self._seen(self._client.reset(seed=seed))
-            except (OSError, TimeoutError) as error:
-                if call + 1 == TRIES:
-                    raise ServerDown(f"it did not answer {TRIES} calls: {type(error).__name__}: {error}") from error
-                time.sleep(WAIT * 2**call)
-        raise AssertionError("the last one returned or raised")
+        return tried(lambda: self._called(seed), "it did not answer {tries} calls", (OSError, TimeoutError))
+
+    def _called(self, seed: int) -> Seen:
+        self._client = self._connect()
+        self._client.connect()
+        return self._seen(self._client.reset(seed=seed))
 
     def step(self, action: str) -> Seen:
         """Send the action; what cannot be one is not sent."""
-        if self._over:
-            raise RuntimeError("the episode is over")
         read = self._read(action)
         if read is None:
             return Seen(text="This is no action: write a JSON object.", valid=False)
@@ -78,9 +68,8 @@ class OpenEnv(Adapter):
         return None if self._field is None else {self._field: action}
 
     def _seen(self, result: Any) -> Seen:
-        self._over = bool(result.done)
         reward = 0.0 if result.reward is None else finite(result.reward)
-        return Seen(text=self._view(result.observation), reward=reward, terminated=self._over)
+        return Seen(text=self._view(result.observation), reward=reward, terminated=bool(result.done))
 
 
 def _shown(observation: Any) -> str:

@@ -41,7 +41,6 @@ class Plain(Adapter):
         taken = inspect.signature(made.reset).parameters.values()
         self.rest = any(p.kind is p.VAR_KEYWORD for p in taken)
         self.fields = {p.name: p.default is p.empty for p in taken if p.kind is not p.VAR_KEYWORD}
-        self._over = False
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start, with the fields of the task that `reset` names."""
@@ -51,12 +50,9 @@ class Plain(Adapter):
 
     def step(self, action: str) -> Seen:
         """Perform a turn: by `step`, or by the tools that it calls."""
-        if self._over:
-            raise RuntimeError("the episode is over")
         seen = perform(action, self._form, self.tools) if self.tools else _seen(self._made.step(action))
         seen.legal = self._legal()
         seen.terminated = seen.terminated or bool(self._optional("done", False))
-        self._over = seen.terminated or seen.truncated
         return seen
 
     def value(self) -> float:
@@ -71,7 +67,6 @@ class Plain(Adapter):
     def restore(self, state: Any) -> None:
         """Go on from a snapshot."""
         self._made.restore(state)
-        self._over = False
 
     def solution(self) -> str | None:
         """What `solver` returns."""

@@ -29,7 +29,7 @@ class Science(Adapter):
     """One episode."""
 
     def __init__(self, made: Any, task: str, simplified: str) -> None:
-        self._made, self._task, self._simplified, self._over = made, task, simplified, False
+        self._made, self._task, self._simplified = made, task, simplified
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start: what is to be done, and what can be seen."""
@@ -41,17 +41,14 @@ class Science(Adapter):
 
     def step(self, action: str) -> Seen:
         """Perform a line."""
-        if self._over:
-            raise RuntimeError("the episode is over")
         line = action.strip().splitlines()[0] if action.strip() else ""
         if not line:
             return Seen(text="This is no action.", valid=False)
         text, _, over, found = self._made.step(line)
         before, self._score = self._score, max(0.0, found["score"] / 100)
-        self._over = bool(over)
         known = not text.startswith(("No known action", "Unknown action"))
         legal = None if over else list(found["valid"])
-        return Seen(text=text, reward=self._score - before, terminated=self._over, valid=known, legal=legal)
+        return Seen(text=text, reward=self._score - before, terminated=bool(over), valid=known, legal=legal)
 
     def solution(self) -> str | None:
         """The next action of the simulator's own path."""

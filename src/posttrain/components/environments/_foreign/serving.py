@@ -35,6 +35,7 @@ class Served:
         self._argument = dict(argument)
         self._limit = int(self._argument.pop("characters"))
         self._adapter: Adapter | None = None
+        self._over = False
 
     def perform(self, order: Mapping[str, Any]) -> Any:
         """The answer to an order; ``down`` with the reason where a server does not come up."""
@@ -49,6 +50,7 @@ class Served:
             return self._describe()
         if what == "reset":
             self._close()
+            self._over = False
             seed_draws(order["seed"])
             self._adapter = self._made()
             seen = self._adapter.reset(order["seed"], order["fields"])
@@ -57,10 +59,13 @@ class Served:
             return self._plain(seen)
         assert self._adapter is not None, "an episode begins with a reset"
         if what == "step":
+            if self._over:  # some libraries answer all the same
+                raise RuntimeError("the episode is over")
             return self._plain(self._adapter.step(order["action"]))
         if what == "reply":
             return self._plain(self._adapter.reply(order["text"]))
         if what == "restore":
+            self._over = False
             return self._adapter.restore(order["state"])
         if what == "close":
             return self._close()
@@ -96,6 +101,7 @@ class Served:
             adapter.close()
 
     def _plain(self, seen: Seen) -> dict[str, Any]:
+        self._over = seen.terminated or seen.truncated
         if not isinstance(seen.text, str):
             raise TypeError(f"the observation is a {type(seen.text).__name__}; a text is needed")
         if len(seen.text) > self._limit:

@@ -28,7 +28,7 @@ class Game(Adapter):
     """One game."""
 
     def __init__(self, game: Any) -> None:
-        self._game, self._over = game, False
+        self._game = game
         self._typed: list[str] = []
         self._score, self._plan = 0.0, list[str]()
 
@@ -41,21 +41,19 @@ class Game(Adapter):
 
     def step(self, action: str) -> Seen:
         """Type the first line of the turn."""
-        if self._over:
-            raise RuntimeError("the game is over")
         command = next((line.strip() for line in action.splitlines() if line.strip()), "")
         if not command:
             return Seen(text="This is no command.", valid=False)
         state, _, done = self._game.step(command)
         self._typed.append(command)
-        self._plan, self._over = list(state.policy_commands or ()), bool(done)
+        self._plan = list(state.policy_commands or ())
         score = finite(state.score or 0)
         gained, self._score = score - self._score, score
-        legal = None if self._over else list(state.admissible_commands or ())
+        legal = None if done else list(state.admissible_commands or ())
         return Seen(
             text=state.feedback.strip("\n"),
             reward=gained / max(finite(state.max_score or 0), 1.0),
-            terminated=self._over,
+            terminated=bool(done),
             legal=legal,
         )
 
@@ -69,7 +67,7 @@ class Game(Adapter):
 
     def restore(self, state: Any) -> None:
         """Type them again."""
-        self._typed, self._over = [], False
+        self._typed = []
         found = self._game.reset()
         self._plan, self._score = list(found.policy_commands or ()), finite(found.score or 0)
         for command in state:

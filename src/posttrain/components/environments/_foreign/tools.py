@@ -5,12 +5,13 @@ arguments that do not fit, or whose tool raises, is answered by its error, alone
 episode.
 """
 
+import ast
 import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
@@ -63,6 +64,27 @@ def of_method(method: Callable[..., Any]) -> Tool:
         return method(**{field: getattr(checked, field) for field in fields})
 
     return Tool(name=name, schema=schema, call=call, parameters=tuple(fields))
+
+
+def of_schema(schema: Mapping[str, Any], call: Callable[[str, dict[str, Any]], Any]) -> Tool:
+    """A tool of a library, by its schema; `call` takes its name and the arguments."""
+    name, parameters = str(schema["name"]), tuple((schema.get("parameters") or {}).get("properties", {}))
+    return Tool(
+        name=name, schema=schema, call=lambda arguments, texts: call(name, dict(arguments)), parameters=parameters
+    )
+
+
+def hermes(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call in the form ``hermes``, as solvers write it."""
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': dict(arguments)})}</tool_call>"
+
+
+def read_python(text: str, tools: Mapping[str, Tool]) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of a call of literals in Python; arguments without a name are in the order of the tool's."""
+    call = cast(ast.Call, ast.parse(text.strip(), mode="eval").body)
+    name = cast(ast.Name, call.func).id
+    given = dict(zip(tools[name].parameters, call.args, strict=False)) | {k.arg or "": k.value for k in call.keywords}
+    return name, {key: ast.literal_eval(value) for key, value in given.items()}
 
 
 def _read(arguments: Mapping[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
