@@ -1,0 +1,182 @@
+"""What environments cost: many rollouts at once, one that sleeps, a call to a worker, and steps a second of each.
+
+    python -m benchmarks.environments [--episodes 1000] [--sleep 30] [--calls 500] [--seconds 0.3] [--output FILE]
+
+Rates are of processor time, which other programs change little, and of the clock where something waits. No model
+samples: the turns are the solver's, random legal actions, or the word 1. The parts:
+
+- `archive`, the pages of 144 people, with its solver's turns: one rollout after the other, and all at once; the memory
+  of an open rollout is the size of what Python allocated for it.
+- eight rollouts in workers, of which one sleeps in a step: when the others are done, and when it is.
+- a step in a worker that returns 100 characters at once: what the call takes beyond it, on the clock and of processor
+  time in both processes.
+- every environment of this package in one process: steps a second.
+"""
+
+import argparse
+import asyncio
+import json
+import time
+import tracemalloc
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from posttrain.cli.world import _environment, _Player, _task
+from posttrain.components.environments import Environment
+from posttrain.components.environments.archive import Archive
+from posttrain.components.environments.foreign import Foreign, Visit
+from posttrain.components.tasks.pages import Pages
+from posttrain.types import Task
+
+NEEDED: Final = {"archive": ["pages=pages"], "foreseen": ["environment=workshop"]}
+"""Settings without which one cannot be made."""
+LEFT_OUT: Final = ("foreign", "shell")
+"""Those that run in processes: a call to one is measured apart."""
+ROUNDS: Final = 20
+"""Of calls to a worker; the fastest counts, since other programs can only slow one down."""
+
+
+class Echo:
+    """An environment that returns at once, or sleeps."""
+
+    def reset(self, seed: int) -> str:
+        """Start."""
+        return "go"
+
+    def step(self, action: str) -> str:
+        """100 characters, after as many seconds as the action has."""
+        time.sleep(float(action or 0))
+        return "y" * 100
+
+
+async def played(environment: Environment, task: Task, turns: int, seed: int) -> int:
+    """Play a rollout; returns its steps."""
+    player, steps = _Player("solver", ("1",), seed), 0
+    async with environment.open(task, Random(seed).random) as instance:
+        seen = instance.begin()
+        for _ in range(turns):
+            outcome = await instance.step(await player.turn(instance, seen) or "")
+            seen, steps = outcome.observation, steps + 1
+            if outcome.done:
+                break
+            await asyncio.sleep(0)
+        return steps
+
+
+async def archive(episodes: int) -> dict[str, float]:
+    """Steps a second of one after the other, and of all at once; bytes of an open rollout."""
+    environment, asked = Archive(pages=Pages(size=144, what="titled")), Pages(size=144).load()
+    tasks = [asked[i % len(asked)] for i in range(episodes)]
+    await played(environment, tasks[0], 5, 0)
+    began = time.process_time()
+    alone = sum([await played(environment, task, 5, 0) for task in tasks])
+    middle = time.process_time()
+    together = sum(await asyncio.gather(*(played(environment, task, 5, 0) for task in tasks)))
+    end = time.process_time()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    opened = [environment.open(task, Random(0).random) for task in tasks]
+    instances = [await one.__aenter__() for one in opened]
+    for instance in instances:
+        instance.begin()
+        await instance.step("<search>who</search>")
+    size = (tracemalloc.get_traced_memory()[0] - before) / episodes
+    tracemalloc.stop()
+    for one in opened:
+        await one.__aexit__(None, None, None)
+    return {
+        "steps_a_second_in_a_row": alone / (middle - began),
+        "steps_a_second_at_once": together / (end - middle),
+        "bytes_an_episode": size,
+    }
+
+
+async def sleeping(seconds: float) -> dict[str, float]:
+    """When seven rollouts of ten steps are done, beside one that sleeps in its first step."""
+    environment = Foreign(source=f"{__file__}:Echo", step_seconds=seconds + 60)
+    environment.check([])
+    began = time.perf_counter()
+
+    async def one(place: int) -> float:
+        async with environment.open(_task(place), Random(place).random) as instance:
+            instance.begin()
+            for step in range(10):
+                await instance.step(str(seconds) if place == 0 and step == 0 else "0")
+        return time.perf_counter() - began
+
+    slow, *others = await asyncio.gather(*(one(place) for place in range(8)))
+    return {"sleeps": seconds, "others_done_after": max(others), "sleeper_done_after": slow}
+
+
+async def worker_call(calls: int) -> dict[str, float]:
+    """Milliseconds of a call beyond the step itself, in the fastest round."""
+    environment = Foreign(source=f"{__file__}:Echo")
+    environment.check([])
+    echo, rounds = Echo(), []
+    async with environment.open(_task(0), Random(0).random) as instance:
+        instance.begin()
+        session = instance._instance._session if isinstance(instance._instance, Visit) else None
+        assert session is not None
+
+        def theirs() -> float:
+            return int(Path(f"/proc/{session.worker.pid}/schedstat").read_text().split()[0]) / 1e9
+
+        for _ in range(ROUNDS):
+            began = (time.perf_counter(), time.process_time(), theirs())
+            for _ in range(calls):
+                await instance.step("0")
+            took = [end - b for end, b in zip((time.perf_counter(), time.process_time(), theirs()), began, strict=True)]
+            itself = time.perf_counter()
+            for _ in range(calls):
+                echo.step("0")
+            took[0] -= time.perf_counter() - itself
+            rounds.append([part / calls * 1000 for part in took])
+    return {
+        "ms_on_the_clock": min(clock for clock, _, _ in rounds),
+        "ms_of_the_processor": min(ours + workers for _, ours, workers in rounds),
+    }
+
+
+async def steps_a_second(kind: str, seconds: float) -> float:
+    """Steps of rollouts of an environment in a second of processor time."""
+    environment = _environment(kind, NEEDED.get(kind, ()))
+    environment.check([_task(0)])
+    await played(environment, _task(0), 20, 0)
+    began, steps, seed = time.process_time(), 0, 0
+    while time.process_time() - began < seconds:
+        seed += 1
+        steps += await played(environment, _task(seed), 20, seed)
+    return steps / (time.process_time() - began)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=1000)
+    parser.add_argument("--sleep", type=float, default=30.0)
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args(arguments)
+    found: dict[str, Any] = {
+        "archive": asyncio.run(archive(given.episodes)),
+        "sleeping": asyncio.run(sleeping(given.sleep)),
+        "worker_call": asyncio.run(worker_call(given.calls)),
+        "steps_a_second": {
+            kind: asyncio.run(steps_a_second(kind, given.seconds))
+            for kind in sorted(Environment.kinds())
+            if kind not in LEFT_OUT
+        },
+    }
+    for part, numbers in found.items():
+        print(f"\n| {part} | |\n|---|---|")
+        for name, value in numbers.items():
+            print(f"| {name} | {value:,.0f} |" if value >= 100 else f"| {name} | {value:.3g} |")
+    if given.output:
+        given.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
