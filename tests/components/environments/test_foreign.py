@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from posttrain.components.environments import EnvironmentFailed, Observation, Outcome, Verdict
-from posttrain.components.environments._foreign import Seen, make, split
+from posttrain.components.environments import EnvironmentFailed, Observation, Outcome, Verdict, _foreign
+from posttrain.components.environments._foreign import LIBRARIES, Seen, make, split
 from posttrain.components.environments.foreign import Foreign
 from posttrain.errors import UserError
 from posttrain.types import Task
@@ -69,6 +69,12 @@ def test_sources() -> None:
     assert split("mine:Mine-v0") == ("gymnasium", "mine:Mine-v0")
     assert split("open_spiel:go") == ("open_spiel", "go")
     assert split("mine.py:Shop") == ("plain", "mine.py:Shop")
+
+
+def test_an_adapter_is_under_100_lines() -> None:
+    folder = Path(str(_foreign.__file__)).parent
+    long = {name for name in LIBRARIES if len((folder / f"{name}.py").read_text().splitlines()) >= 100}
+    assert not long
 
 
 def test_a_plain_class_is_a_set_of_tools() -> None:

@@ -158,7 +158,7 @@ def task(name: str, basis: list[str]) -> Any:
 
 def test_tau2(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = {name: task(name, basis) for name, basis in (("a", ["DB", "COMMUNICATE"]), ("b", ["DB", "ENV_ASSERTION"]))}
-    monkeypatch.setattr(tau2, "_loaded", lambda domain: (Domain(), tasks))
+    monkeypatch.setattr(tau2, "loaded", lambda domain: (Domain(), tasks))
     game = make("tau2:retail", {}, "text", "hermes")
     assert list(game.tools) == ["cancel", "look"]  # type: ignore[attr-defined]
     assert game.reset(2, {}).text == "Be kind.\n\nCancel a."

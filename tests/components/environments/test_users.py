@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from posttrain.components.environments import Environment, EnvironmentFailed, Episode, Instance, Outcome, Request
-from posttrain.components.environments._foreign import make, tau2, textarena
+from posttrain.components.environments._foreign import make, tau2, tau2_package, textarena
 from posttrain.components.environments._foreign.serving import Served
 from posttrain.components.environments._foreign.tools import of_method
 from posttrain.components.environments._foreign.users import REPLIES, User
@@ -105,7 +105,7 @@ def test_planted_texts_reach_a_user_as_text_and_end_nothing() -> None:
 def retail(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = {"a": task("a", ["DB"])}
     tasks["a"].user_scenario.instructions = HIDDEN
-    monkeypatch.setattr(tau2, "_loaded", lambda domain: (Domain(), tasks))
+    monkeypatch.setattr(tau2, "loaded", lambda domain: (Domain(), tasks))
 
 
 @pytest.mark.usefixtures("retail")
@@ -232,7 +232,7 @@ def test_a_users_fault_is_no_answer_of_the_model_and_is_counted(monkeypatch: pyt
 def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     argument = {"source": "tau2:retail", "arguments": {}, "view": "text", "calls": "hermes", "characters": 100}
-    tau2._loaded.cache_clear()
+    tau2_package.loaded.cache_clear()
     with pytest.raises(UserError, match=r"pip install 'posttrain\[tau2\]'"):
         Served(argument).perform({"order": "describe"})
     for source, own in (("mine.py:Shop", "role:user"), ("tau2:retail", "text")):

@@ -10,17 +10,13 @@ Differs: without a simulated user what it wants is shown at once; with one the a
 Statements in natural language, which a language model grades, are left out.
 """
 
-import copy
-import importlib.util
-import json
-import os
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from typing import Any, cast
 
 from posttrain.components.environments._foreign import Adapter, Seen
-from posttrain.components.environments._foreign.tools import Tool, perform
+from posttrain.components.environments._foreign.tau2_package import begun, called, holds, loaded
+from posttrain.components.environments._foreign.tools import Tool, hermes, of_schema, perform
 from posttrain.components.environments._foreign.users import User
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
@@ -31,30 +27,15 @@ def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) ->
     return Tau2(name, cast(CallForm, calls), arguments.get("user"))
 
 
-@cache
-def _loaded(domain: str) -> tuple[Any, dict[str, Any]]:
-    """The environment of a domain, and its tasks by id."""
-    if importlib.util.find_spec("tau2") is None:
-        raise ModuleNotFoundError("tau2 is not installed", name="tau2")
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import opens a connection
-    importlib.import_module("loguru").logger.remove()
-    importlib.import_module("tau2")
-    try:
-        module = importlib.import_module(f"tau2.domains.{domain}.environment")
-    except ModuleNotFoundError:
-        raise UserError(f"tau2:{domain}: there is no such domain; there are airline, retail and telecom") from None
-    return module.get_environment(), {str(task.id): task for task in module.get_tasks()}
-
-
 class Tau2(Adapter):
     """One episode."""
 
     def __init__(self, domain: str, form: CallForm, user: str | None) -> None:
         self._form = form
-        self._first, self._tasks = _loaded(domain)
+        self._first, self._tasks = loaded(domain)
         self._user = {tool.name for tool in self._first.get_user_tools()} if self._first.user_tools else set()
-        theirs = {tool.name: self._tool(tool) for tool in (self._first.get_user_tools() if self._user else ())}
-        self.tools = {tool.name: self._tool(tool) for tool in self._first.get_tools()} | ({} if user else theirs)
+        theirs = self._tools(self._first.get_user_tools() if self._user else ())
+        self.tools = self._tools(self._first.get_tools()) | ({} if user else theirs)
         self.user = User(user, theirs) if user else None
         self.fields = {"task_id": False}
 
@@ -64,7 +45,7 @@ class Tau2(Adapter):
         if name not in self._tasks:
             raise UserError(f"tau2 has no task '{name[:60]}'")
         self._task, self._written, self._done = self._tasks[name], "", 0
-        self._episode, self._gold = self._begun(), self._begun()
+        self._episode, self._gold = begun(self._first, self._task), begun(self._first, self._task)
         self._actions = (self._task.evaluation_criteria and self._task.evaluation_criteria.actions) or []
         for action in self._actions:
             with suppress(Exception):  # some actions of the package fail, as it expects
@@ -91,15 +72,7 @@ class Tau2(Adapter):
         criteria = self._task.evaluation_criteria
         if criteria is None:
             return 1.0
-        graded = {str(getattr(basis, "value", basis)) for basis in criteria.reward_basis}
-        same = all(getattr(self._episode, f)() == getattr(self._gold, f)() for f in ("get_db_hash", "get_user_db_hash"))
-        kept = all(
-            self._episode.run_env_assertion(a, raise_assertion_error=False) for a in criteria.env_assertions or ()
-        )
-        text = self._written.lower().replace(",", "")
-        stated = all(fact.lower().replace(",", "") in text for fact in criteria.communicate_info or ())
-        holds = {"DB": same, "ENV_ASSERTION": kept, "COMMUNICATE": stated}
-        return float(all(holds.get(basis, True) for basis in graded))
+        return float(holds(criteria, self._episode, self._gold, self._written))
 
     def solution(self) -> str | None:
         """The task's own actions, then what is to be communicated."""
@@ -107,26 +80,11 @@ class Tau2(Adapter):
         if self._done > len(self._actions):
             return ", ".join(self._task.evaluation_criteria.communicate_info or ("done",))
         action = self._actions[self._done - 1]
-        return f"<tool_call>{json.dumps({'name': action.name, 'arguments': action.arguments})}</tool_call>"
-
-    def _begun(self) -> Any:
-        episode, state = copy.deepcopy(self._first), self._task.initial_state
-        episode.set_state(state and state.initialization_data, state and state.initialization_actions, [])
-        return episode
+        return hermes(action.name, action.arguments)
 
     def _call(self, episode: Any, name: str, arguments: Mapping[str, Any]) -> Any:
-        requestor = "user" if name in self._user else "assistant"
-        try:
-            return episode.to_json_str(episode.make_tool_call(name, requestor=requestor, **arguments))
-        finally:
-            episode.sync_tools()
+        return called(episode, name, arguments, "user" if name in self._user else "assistant")
 
-    def _tool(self, tool: Any) -> Tool:
-        schema = tool.openai_schema["function"]
-        parameters = tuple(schema["parameters"].get("properties", {}))
-        return Tool(
-            name=tool.name,
-            schema=schema,
-            call=lambda arguments, texts: self._call(self._episode, tool.name, arguments),
-            parameters=parameters,
-        )
+    def _tools(self, tools: Any) -> dict[str, Tool]:
+        schemas = [tool.openai_schema["function"] for tool in tools]
+        return {s["name"]: of_schema(s, lambda name, given: self._call(self._episode, name, given)) for s in schemas}
