@@ -18,6 +18,7 @@ from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.choices import Choices
 from posttrain.components.tasks.ciphers import Ciphers
 from posttrain.components.tasks.code_lines import NAMES, CodeLines
+from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.identities import Identities
@@ -158,6 +159,8 @@ LARGE: dict[str, Callable[[int], Tasks]] = {
     **{f"ciphers {n}": lambda seed, n=n: Ciphers(size=10_000, seed=seed, level=n) for n in (1, 5)},
     **{f"recorded_shopping {n}": lambda seed, n=n: RecordedShopping(size=10_000, seed=seed, level=n) for n in (1, 5)},
     **{f"scored_documents {n}": lambda seed, n=n: ScoredDocuments(size=10_000, seed=seed, level=n) for n in (1, 5)},
+    **{f"identities {n}": lambda seed, n=n: Identities(size=10_000, seed=seed, level=n) for n in range(1, 6)},
+    "copies": lambda seed: Exercises(names=("copy",), size=10_000, seed=seed, items=(4, 6)),
     "choices": lambda seed: Choices(size=10_000, seed=seed),
     "ciphers": lambda seed: Ciphers(size=10_000, seed=seed),
     "guards": lambda seed: Guards(size=2_000, seed=seed, depth=(5, 5)),

@@ -49,7 +49,7 @@ class BranchDistance(Reward):
     """What stands before the input."""
     ticks: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """Most rounds of loops and calls of functions."""
-    limits: Limits = Limits(cpu_s=5.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of the inputs of a group together."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""

@@ -66,7 +66,7 @@ class PatchSimilarity(Reward):
     """Seconds of processor time for one completion."""
     memory_mib: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     """Memory for one completion."""
-    limits: Limits = Limits(cpu_s=2.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of the calls of one patch."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which patched files may be run: see ``posttrain doctor``."""

@@ -55,11 +55,11 @@ class Refactored(Reward):
     """Whether equal results are a fourth check."""
     partial: bool = True
     """Whether each check is a point; otherwise the reward is 1 where all pass, and 0."""
-    time_limit: Annotated[float, Field(gt=0.0, le=600.0)] = 2.0
+    time_limit: Annotated[float, Field(gt=0.0, le=600.0)] = 1.0
     """Seconds of processor time for the checks of one text."""
     memory_mib: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     """Memory for the checks of one text."""
-    limits: Limits = Limits(cpu_s=2.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of one text that is run."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which texts may be run: see ``posttrain doctor``."""

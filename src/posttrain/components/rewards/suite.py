@@ -53,7 +53,7 @@ class Suite(Reward):
     """Largest difference of two equal floating-point numbers, relative to the larger one."""
     references: NonNegativeInt = 20
     """Tasks whose correct solutions are compared before training, evenly spread."""
-    limits: Limits = Limits(cpu_s=5.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of one solution, for all tests together."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which solutions may be run: see ``posttrain doctor``."""

@@ -45,7 +45,7 @@ class Uses(Reward):
     """Names that must not be there, such as ``reference`` or ``torch.matmul``."""
     imports: tuple[str, ...] = ()
     """Modules that may be imported."""
-    time_limit: Annotated[float, Field(gt=0.0, le=600.0)] = 2.0
+    time_limit: Annotated[float, Field(gt=0.0, le=600.0)] = 1.0
     """Seconds of processor time for one text."""
     memory_mib: Annotated[int, Field(ge=64, le=1 << 20)] = 512
     """Memory for one text."""

@@ -19,7 +19,7 @@ from posttrain.datasets.generated import distinct
 from posttrain.datasets.keys import keyed
 from posttrain.types import Task
 
-LEVELS = {1: (2, 9), 2: (2, 99), 3: (3, 99), 4: (4, 99), 5: (5, 999)}
+LEVELS = {1: (2, 79), 2: (2, 99), 3: (3, 99), 4: (4, 99), 5: (5, 999)}
 """By level: numbers of a sum, and the largest."""
 
 
@@ -32,7 +32,7 @@ class Identities(Tasks):
     seed: NonNegativeInt = 0
     """Which are drawn."""
     level: Annotated[int, Field(ge=1, le=5)] = 2
-    """Difficulty: more and larger numbers; at level 1 statements repeat beyond a few hundred."""
+    """Difficulty: larger numbers, and more of them."""
     variants: Literal["both", "true_only"] = "both"
     """Whether false statements are among them."""
 
