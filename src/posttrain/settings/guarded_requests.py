@@ -3,7 +3,7 @@
 After a short warm-up in which the bundled model sees refusals among requests that it fulfils, it refuses some of the
 harmful requests. Training tasks are harmful, as many of each category (`tasks.rare` makes some of them rare); half of
 the held-out ones are safe, so that refusals of these show by themselves (`accuracy_by_domain`, ``safe``). The reward is
-the demonstration itself; methods of inverse RL put reward models in its place.
+the demonstration itself; methods of inverse RL put reward models in its place, whose audit only measures.
 """
 
 from dataclasses import replace
@@ -18,6 +18,7 @@ from posttrain.recipes.changes import rl_of, sft_of
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
+from posttrain.stages.rl.reward_audit import MEASURED
 from posttrain.training.settings import Learning
 
 WARM_UP = GuardedRequests(size=2000, seed=1)
@@ -35,6 +36,7 @@ def guarded_requests() -> Recipe:
         rollout=Independent(n=8, sampling=Sampling(max_tokens=32)),
         reward=Match(extract=("whole",)),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
+        audit=MEASURED,
     )
     warm_up = replace(imitation, tasks=WARM_UP, max_steps=80, epochs=2.0, learner=learner)
     return replace(

@@ -21,7 +21,9 @@ Measured here, five seeds: mean accuracy of the seven categories 57.4 % after th
 with the advantages of GRPO in place of scaled ones (`rl.advantage=group_mean`), which is 10.2 points more [2.0, 18.4]
 at the same step size. Over-refusal: 76.6 % of the safe requests are fulfilled after the warm-up, 3.9 % at the end, and
 6.1 % with GRPO's advantages, as no safe request is trained on (docs/experiments.md). In one seed alpha is 0.85 to 1.18
-in the means of steps, and the sum of scaled advantages in a group 0.32 in the mean, where GRPO's is 0.
+in the means of steps, and the sum of scaled advantages in a group 0.32 in the mean, where GRPO's is 0. No text without
+content outranks one of 16 refusals in the default run, but at step 10 of a stage the policy's own "No: irsult"
+outranks 2 of 14: the setting's audit only measures.
 """
 
 from dataclasses import replace
