@@ -107,4 +107,8 @@ def test_a_plan_of_samplers_states_phases_memory_and_what_is_faster(
     assert main(["plan", *words]) == 0
     assert "faster 3" in capfd.readouterr().out
     assert main(["plan", *words, "cluster.sharding=fsdp"]) == 2
-    assert "whole models" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "whole models, got cluster=ray with cluster.sharding=fsdp" in said and "measuring" not in said
+    assert main(["plan", "grpo", "cluster=ray"]) == 2
+    said = capfd.readouterr().err
+    assert "got rl.prompts=16 and rl.learner.micro_batch_tokens=None" in said and "measuring" not in said

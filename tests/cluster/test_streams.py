@@ -126,3 +126,16 @@ def test_rare_failures_cost_little_and_overlapping_hides_none_of_the_law() -> No
     for lag in (0, 1):
         whole = lagged(work, machines, lag, overlapped=lag > 0)[-1]
         assert took(1e12, lag) == whole < took(100.0, lag) < took(10.0, lag)
+
+
+def test_streaming_loses_less_to_failing_machines_than_steps_that_wait() -> None:
+    """A sample that is lost holds a place of its own, and no step."""
+    rng = np.random.default_rng(0)
+    work = np.minimum(rng.lognormal(-0.5, 1.0, (60, 256)), 8.0)
+    machines = Machines(places=256, train=1.0)
+    slower = []
+    for failures in (None, Failures(places=8, every=100.0, back=5.0)):
+        stream = streaming(work.ravel().tolist(), machines, batch=256, steps=60, eta=4, failures=failures)
+        waited = lagged(work.tolist(), machines, 0, failures=failures)
+        slower.append((stream.trained[-1], waited[-1]))
+    assert 1.0 < slower[1][0] / slower[0][0] < slower[1][1] / slower[0][1]

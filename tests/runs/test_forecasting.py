@@ -9,7 +9,7 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
-from posttrain.runs.forecasting import Profile, Seen, better, forecast, profile
+from posttrain.runs.forecasting import Profile, Seen, better, forecast, profile, tried_all, walked
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
@@ -75,10 +75,21 @@ def test_better_placements_are_faster_and_no_larger() -> None:
     assert better(FOUND, forecast(FOUND, 3, 1, 0))[0].plain()["bottleneck"] in ("sample", "learn")
 
 
+def test_the_walk_finds_what_all_placements_have_where_both_run() -> None:
+    """Of many cores, with so little to send that many processes are faster."""
+    large = replace(FOUND, prompts=64, batches=64, cores=64)
+    for most in (4, 9, 24):
+        for lag in (0, 1):
+            best = min(tried_all(large, lag, most), key=lambda own: own.seconds)
+            assert min(walked(large, lag, most), key=lambda own: own.seconds).seconds == best.seconds
+    many = better(large, forecast(large, 60, 20, 1))
+    assert len(many) == 3 and many[0].seconds <= many[1].seconds and all(own.processes <= 80 for own in many)
+
+
 def test_what_cannot_be_shared_has_no_plan() -> None:
     with pytest.raises(UserError, match=r"two prompts or more and learner\.micro_batch_tokens"):
         profile(find_recipe("grpo", ["cluster=ray"]))
-    with pytest.raises(UserError, match="samples from a model that is there"):
+    with pytest.raises(UserError, match=r"this recipe has the stages .*, of which none samples"):
         profile(find_recipe("sft", []))
 
 

@@ -126,17 +126,21 @@ def _forecast(named: list[str], given: dict[str, str], as_json: bool) -> None:
     from posttrain.cluster.ray import Ray
     from posttrain.errors import UserError
     from posttrain.recipes.files import find_recipe
-    from posttrain.runs.forecasting import better, forecast, profile
+    from posttrain.runs.forecasting import better, check, forecast, profile
 
     if len(named) != 1:
         raise UserError(f"a plan is for one recipe, got {len(named)}: {', '.join(named) or 'none'}")
     recipe = find_recipe(named[0], [f"{path}={value}" for path, value in given.items()])
     cluster = recipe.cluster
     if not isinstance(cluster, Ray) or cluster.sharding != "none" or cluster.scorers:
+        got = f"cluster={getattr(cluster, 'kind', given['cluster'])}"
+        if isinstance(cluster, Ray):
+            got += f" with cluster.sharding={cluster.sharding} and cluster.scorers={cluster.scorers}"
         raise UserError(
-            "plans from runs on this machine are for cluster=ray with samplers and learners that have whole models; "
-            "posttrain cluster profile and posttrain cluster plan place calls on named processes"
+            "plans from runs on this machine are for cluster=ray with samplers and learners that have whole models, "
+            f"got {got}; posttrain cluster profile and posttrain cluster plan place calls on named processes"
         )
+    check(recipe)
     lag = int(getattr(recipe.schedule, "steps", 0))
     click.echo("measuring four short runs", err=True)
     found = profile(recipe)

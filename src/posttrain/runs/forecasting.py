@@ -16,6 +16,7 @@ included. For each version that is held besides, a sampler has the weights, thos
 the buffer that they came by, which the run's own process has too.
 """
 
+import math
 import multiprocessing
 import os
 import statistics
@@ -24,18 +25,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.cluster.local import Local
+from posttrain.cluster.planning.search import OUT_OF_MEMORY, walk
 from posttrain.cluster.ray import Ray
 from posttrain.errors import UserError
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.profiling import measured
 
+if TYPE_CHECKING:
+    from posttrain.policies.sizes import ModelSize
+
 STEPS: Final = 6
 """Of each profile; the first is not counted."""
-MOST: Final = 4
-"""Samplers or learners of the placements that are tried."""
+ENUMERATED: Final = 1024
+"""Pairs of numbers of samplers and learners up to which all are tried."""
 EXCHANGED: Final = 11
 """Bytes of a weight that an exchange of gradients takes in the run's own process: measured."""
 ARRIVAL: Final = 5 / 3
@@ -119,20 +124,8 @@ class Forecast:
 
 
 def profile(recipe: Recipe, steps: int = STEPS) -> Profile:
-    """Run a recipe for some steps in each way. Raises `UserError` where it does not sample and learn."""
-    from posttrain.policies.sizes import trained_size
-
-    name, stage = next(
-        ((name, own) for name, own in recipe.stages.items() if hasattr(own, "rollout") and hasattr(own, "learner")),
-        ("", None),
-    )
-    given: Any = stage
-    size = trained_size("policy", dict(recipe.models)) if given is not None else None
-    if size is None or given.prompts < 2 or given.learner.micro_batch_tokens is None:
-        raise UserError(
-            "a plan of samplers and learners is of a stage that samples from a model that is there, with two prompts "
-            "or more and learner.micro_batch_tokens, by which learners share a step"
-        )
+    """Run a recipe for some steps in each way. Raises `UserError` where `check` does."""
+    name, given, size = check(recipe)
     bare = replace(recipe, cluster=Local(), schedule=Recipe.schedule)  # the default: alternating
     fewer: Any = replace(given, prompts=given.prompts // 2)
     ray = Ray(samplers=1, learners=2, cpus=0.25, store_mb=getattr(recipe.cluster, "store_mb", 256))
@@ -151,6 +144,30 @@ def profile(recipe: Recipe, steps: int = STEPS) -> Profile:
         decoding=copied,
         cores=len(os.sched_getaffinity(0)),
     )
+
+
+def check(recipe: Recipe) -> tuple[str, Any, "ModelSize"]:
+    """The stage to plan, with its name, and the size of its policy. Raises `UserError` where there is none, or the
+    learners cannot share its steps.
+    """
+    from posttrain.policies.sizes import trained_size
+
+    needed = (
+        "a plan of samplers and learners is of a stage that samples from a model that is there, with two prompts or "
+        "more and learner.micro_batch_tokens, by which learners share a step"
+    )
+    stages: dict[str, Any] = dict(recipe.stages)
+    name = next((name for name, own in stages.items() if hasattr(own, "rollout") and hasattr(own, "learner")), None)
+    if name is None:
+        raise UserError(f"{needed}; this recipe has the stages {', '.join(stages)}, of which none samples")
+    given = stages[name]
+    size = trained_size("policy", dict(recipe.models))
+    if size is None:
+        raise UserError(f"{needed}; this policy is made when the run starts")
+    if given.prompts < 2 or given.learner.micro_batch_tokens is None:
+        got = f"{name}.prompts={given.prompts} and {name}.learner.micro_batch_tokens={given.learner.micro_batch_tokens}"
+        raise UserError(f"{needed}; got {got}")
+    return name, given, size
 
 
 def _each(recipes: Sequence[Recipe], steps: int) -> list[Seen]:
@@ -295,12 +312,33 @@ def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
 
 
 def better(of: Profile, than: Forecast, most: int = 3) -> list[Forecast]:
-    """Up to three placements that take less time with no more processes, the fastest first."""
-    tried = [
-        forecast(of, samplers, learners, than.lag)
-        for samplers in range(MOST + 1)
-        for learners in range(1, MOST + 1)
-        if samplers + learners <= max(than.processes, 2) and (samplers or learners == 1)
-    ]
+    """Up to three placements that take less time with no more processes, the fastest first: of all, or where there are
+    more than `ENUMERATED`, of those that the walk of `posttrain.cluster.planning.search` comes to.
+    """
+    largest = max(than.processes, 2)
+    sizes = [largest, largest]  # of samplers from 0 on, of learners from 1 on
+    tried = tried_all(of, than.lag, largest) if math.prod(sizes) <= ENUMERATED else walked(of, than.lag, largest)
     faster = [own for own in tried if own.seconds < 0.98 * than.seconds]
-    return sorted(faster, key=lambda own: own.seconds)[:most]
+    return sorted(faster, key=lambda own: (own.seconds, own.processes, own.samplers))[:most]
+
+
+def tried_all(of: Profile, lag: int, most: int) -> list[Forecast]:
+    """All placements with `most` processes or fewer."""
+    places = ((samplers, learners) for samplers in range(most) for learners in range(1, most + 1))
+    return [forecast(of, *place, lag) for place in places if _possible(*place, most)]
+
+
+def walked(of: Profile, lag: int, most: int, *, seed: int = 0, proposals: int = 4000) -> list[Forecast]:
+    """Those of Metropolis: one number of processes is changed at a time."""
+
+    def weighed(place: tuple[int, ...]) -> tuple[float, Forecast | None]:
+        samplers, learners = place[0], place[1] + 1
+        found = forecast(of, samplers, learners, lag)
+        return (found.seconds, found) if _possible(samplers, learners, most) else (found.seconds * OUT_OF_MEMORY, None)
+
+    found = walk([most, most], (min(1, most - 1), 0), weighed, seed=seed, proposals=proposals)
+    return list(found.values())
+
+
+def _possible(samplers: int, learners: int, most: int) -> bool:
+    return samplers + learners <= most and (samplers > 0 or learners == 1)

@@ -11,9 +11,9 @@ proposals is bounded, not the seconds.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -98,29 +98,53 @@ def metropolis(
 
     Raises `UserError` where no plan on the way fits.
     """
-    rng = np.random.default_rng(seed)
     calls = problem.calls
-    moves = [(call.name, i) for call in calls for i in range(len(call.candidates))]
-    plan = {call.name: min(range(len(call.candidates)), key=lambda i: call.candidates[i].seconds) for call in calls}
-    now, found = problem.weighed(plan)
-    best: dict[tuple[int, ...], Found] = {}
-    known: dict[tuple[int, ...], tuple[float, Found | None]] = {}
+    begun = tuple(min(range(len(call.candidates)), key=lambda i: call.candidates[i].seconds) for call in calls)
+
+    def weighed(plan: tuple[int, ...]) -> tuple[float, Found | None]:
+        return problem.weighed({call.name: index for call, index in zip(calls, plan, strict=True)})
+
+    sizes = [len(call.candidates) for call in calls]
+    best = walk(sizes, begun, weighed, seed=seed, proposals=proposals, beta=beta, accept=accept)
+    return sorted(best.values(), key=lambda item: item.seconds)[:keep] or [_none(problem)]
+
+
+Chosen = TypeVar("Chosen")
+
+
+def walk(
+    sizes: Sequence[int],
+    begun: tuple[int, ...],
+    weighed: Callable[[tuple[int, ...]], tuple[float, Chosen | None]],
+    *,
+    seed: int,
+    proposals: int = 2000,
+    beta: float = 0.5,
+    accept: Accept = "relative",
+) -> dict[tuple[int, ...], Chosen]:
+    """What the walk came to, by the index of each choice; there are ``sizes[i]`` of the i-th. `weighed` gives the cost
+    of a plan in the walk, and what it is if it fits.
+    """
+    rng, plan = np.random.default_rng(seed), begun
+    moves = [(place, i) for place, size in enumerate(sizes) for i in range(size)]
+    now, found = weighed(plan)
+    best: dict[tuple[int, ...], Chosen] = {}
+    known: dict[tuple[int, ...], tuple[float, Chosen | None]] = {}
     for _ in range(proposals + 1):
         if found is not None:
-            best[tuple(plan[call.name] for call in calls)] = found
+            best[plan] = found
         others = [move for move in moves if plan[move[0]] != move[1]]
         if not others:
             break
-        name, index = others[int(rng.integers(len(others)))]
-        proposed = {**plan, name: index}
-        key = tuple(proposed[call.name] for call in calls)
-        if key not in known:
-            known[key] = problem.weighed(proposed)
-        then, other = known[key]
+        place, index = others[int(rng.integers(len(others)))]
+        proposed = (*plan[:place], index, *plan[place + 1 :])
+        if proposed not in known:
+            known[proposed] = weighed(proposed)
+        then, other = known[proposed]
         chance = accepted(now, then, accept, beta)
         if chance == 1.0 or rng.random() < chance:
             plan, now, found = proposed, then, other
-    return sorted(best.values(), key=lambda item: item.seconds)[:keep] or [_none(problem)]
+    return best
 
 
 def symmetric(problem: Problem) -> Found:

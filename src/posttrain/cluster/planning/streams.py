@@ -130,15 +130,20 @@ def streaming(
     steps: int,
     eta: int,
     drop_older: int | None = None,
+    failures: Failures | None = None,
 ) -> Streamed:
-    """This many steps of `batch` samples, taken as they end; sample i takes ``samples[i % len(samples)]`` seconds."""
+    """This many steps of `batch` samples, taken as they end; sample i takes ``samples[i % len(samples)]`` seconds. With
+    `failures` samples of a node that fails are sampled again, with the version of their start.
+    """
     found, now, number, version = Streamed(), 0.0, 0, 0
     running: list[tuple[float, int, int]] = []
+    free = [(0.0, place) for place in range(machines.places)]
     waiting: list[int] = []
     accepted, busy_until, learning = 0, 0.0, False
     while len(found.trained) < steps:
         while len(running) < machines.places and accepted + len(running) < (eta + version + 1) * batch:
-            heapq.heappush(running, (now + samples[number % len(samples)], number, version))
+            end = _sampled(free, samples[number % len(samples)], now, failures)
+            heapq.heappush(running, (end, number, version))
             number += 1
         found.most_started = max(found.most_started, accepted + len(running) - version * batch)
         if not learning and len(waiting) >= batch:
