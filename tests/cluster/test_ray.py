@@ -23,8 +23,10 @@ import torch
 from posttrain.cluster._processes import marked
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
+from posttrain.component.user_code import allowing
 from posttrain.components.rewards.function import Function
 from posttrain.components.timetables.lagged import Lagged
+from posttrain.components.timetables.streaming import Streaming
 from posttrain.engines import Sampling
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
@@ -36,6 +38,7 @@ from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.runs.context import RunContext
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
+from posttrain.runs.replaying import different_files, replay
 from tests.conformance.test_methods import METHODS, made_small
 from tests.runs.processes import command, finish, steps_done
 
@@ -142,6 +145,40 @@ def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
     assert "metrics.jsonl" in alone
     on(session, monkeypatch)
     assert run(recipe, tmp_path / "ray") == alone
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("caches", ["renewed", "kept"])
+def test_groups_in_progress_over_updates_are_those_of_one_process(
+    caches: Any, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A group that was begun beside the learner is not sampled with the weights of its start for ever, nor one that was
+    begun before with those that the learner is changing.
+    """
+    recipe = scored(small("grpo", tiny), tmp_path, steps=4)
+    stage: Any = recipe.stages["rl"]
+    rollout = replace(stage.rollout, n=2, sampling=Sampling(max_tokens=24, stop=tuple("aeiouAEIOU13579")))
+    schedule = Streaming(eta=2, piece=2, learning=2, caches=caches)
+    recipe = replace(recipe, stages={"rl": replace(stage, rollout=rollout)}, schedule=schedule)
+    alone = run(recipe, tmp_path / "local")
+    on(session, monkeypatch)
+    assert run(recipe, tmp_path / "ray") == alone
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_run_by_the_clock_on_two_samplers_is_replayed_in_one_process(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = scored(small("grpo", tiny), tmp_path, steps=4)
+    recipe = replace(recipe, schedule=Streaming(eta=2, piece=2, order="clock", caches="kept"))
+    with monkeypatch.context() as patched:
+        on(session, patched)
+        folder, _ = start(recipe, tmp_path / "ray", LiveView(lines=True))
+    with allowing(trust=True):
+        new, _ = replay(folder, tmp_path / "again", LiveView(lines=True))
+    assert different_files(folder / "model", new / "model") == []
 
 
 @needs_ray

@@ -6,6 +6,7 @@ Plain classes; `posttrain.cluster._session` makes actors of them.
 import gc
 import os
 import pickle
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from posttrain.cluster._weights import Mapped, Version, check, read
 from posttrain.engines import Engine, Sampling
-from posttrain.types import Completion, FloatArray, IntArray
+from posttrain.types import Array, Completion, FloatArray, IntArray
 
 
 class Replicas:
@@ -71,6 +72,19 @@ class Samplers(Replicas):
     ) -> list[Completion]:
         """Completions of one prompt."""
         found: list[Completion] = await self._server(name).complete(token_ids, keys, sampling, vectors)
+        return found
+
+    async def go_on(
+        self,
+        name: str,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None,
+        stored: Sequence[Array] | None,
+    ) -> list[Completion]:
+        """Completions of one prompt, with keys and values."""
+        found: list[Completion] = await self._server(name).go_on(token_ids, keys, sampling, vectors, stored)
         return found
 
     async def logp(self, name: str, token_ids: IntArray, temperature: float, vectors: FloatArray | None) -> FloatArray:

@@ -5,17 +5,17 @@ settings and key, so that it does not matter which; and when one is killed, anot
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster._members import Member
 from posttrain.cluster._session import Processes
-from posttrain.engines import Counters, Sampling, Watch
+from posttrain.engines import Counters, Sampling, Watch, driver
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.errors import UserError
-from posttrain.types import Completion, FloatArray, IntArray
+from posttrain.types import Array, Completion, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -35,6 +35,11 @@ HELD: ContextVar[Held | None] = ContextVar("held", default=None)
 """Set in what samples beside the learner."""
 
 
+def held_now() -> Held | None:
+    """Of what lets the running loop go on."""
+    return driver().get(HELD)
+
+
 class ClusterServer(ContinuousServer):
     """See `posttrain.engines.Server`. Requests are checked here, before they are sent."""
 
@@ -48,12 +53,12 @@ class ClusterServer(ContinuousServer):
     @property
     def counters(self) -> Counters:
         """Of what is sampled beside the learner, to that; else of all other requests."""
-        held = HELD.get()
+        held = held_now()
         return self._total if held is None else held.counters.get(id(self.policy), Counters())
 
     @counters.setter
     def counters(self, counters: Counters) -> None:
-        held = HELD.get()
+        held = held_now()
         if held is None:
             self._total = counters
         else:
@@ -68,7 +73,7 @@ class ClusterServer(ContinuousServer):
         watch: Watch | None = None,
     ) -> list[Completion]:
         """Completions by the sampler with the shortest queue; watched ones are written in this process."""
-        if watch is not None and HELD.get() is not None:
+        if watch is not None and held_now() is not None:
             raise UserError(
                 "completions that are constrained while they are written come from the run's own process, whose "
                 "weights change meanwhile; leave the schedule out"
@@ -81,10 +86,31 @@ class ClusterServer(ContinuousServer):
         found: list[Completion] = await self._ask(
             len(keys), lambda name, actor: actor.complete.remote(name, token_ids, keys, sampling, vectors)
         )
+        return self._counted(token_ids, found)
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """By the sampler with the shortest queue; keys and values go with the text, to any sampler."""
+        self._request(token_ids, vectors if stored is None else None, sampling, Watch())
+        if not keys:
+            return []
+        found: list[Completion] = await self._ask(
+            len(keys), lambda name, actor: actor.go_on.remote(name, token_ids, keys, sampling, vectors, stored)
+        )
+        return self._counted(token_ids, found, reused=0 if stored is None else len(token_ids) - 1)
+
+    def _counted(self, token_ids: IntArray, found: list[Completion], reused: int = 0) -> list[Completion]:
         self._count(
             Counters(
                 sampled_tokens=sum(len(completion.token_ids) for completion in found),
-                prompt_tokens=len(token_ids),
+                prompt_tokens=len(token_ids) - reused,
+                reused_tokens=reused,
                 completions=len(found),
             )
         )
@@ -117,7 +143,7 @@ class ClusterServer(ContinuousServer):
 
     async def _ask(self, size: int, call: Callable[[str, Any], Any]) -> Any:
         """The answer of a sampler; of another one where it is killed meanwhile."""
-        session, held = self._session, HELD.get()
+        session, held = self._session, held_now()
         if held is not None:
             return await self._asked(held.names[id(self.policy)], size, call)
         if not self._pending:

@@ -7,6 +7,7 @@ sampling temperature (at temperature 1 for greedy completions), and so is the en
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, runtime_checkable
 
@@ -19,7 +20,7 @@ from posttrain.component.automatic import Count
 from posttrain.engines._loops import at_end as at_end
 from posttrain.engines._loops import wait_for as wait_for
 from posttrain.errors import UserError
-from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task, Trajectory
+from posttrain.types import Array, Completion, FloatArray, IntArray, Message, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -197,6 +198,32 @@ class Watch:
     def needs_logits(self) -> bool:
         """Whether tokens are drawn one by one, with the logits at hand."""
         return self.likeliest > 0 or self.matcher is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caching:
+    """Keys and values go with a completion, so that it may go on with other weights."""
+
+    stored: Sequence[Array] | None = None
+    """Those of all tokens of the prompt but the last: of the completion that the prompt ends with."""
+
+
+@runtime_checkable
+class Keeping(Sampler, Protocol):
+    """A sampler that gives keys and values, and takes them."""
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        n: int,
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """As `sample`, with `Completion.cache`. Where keys and values of the prompt are `stored`, one completion, and
+        of its prompt only the last token is computed. Raises `UserError` where the model has other things to keep.
+        """
+        ...
 
 
 class TokenSampler(Sampler, Protocol):
@@ -382,6 +409,15 @@ class Engine(Component):
     def serve(self, policy: "Policy", seed: int) -> Server:
         """Serve a policy with its live weights, so that updates take effect at once."""
         raise NotImplementedError
+
+
+def driver() -> Context:
+    """The context of what lets the running loop go on, which may be another one than that of a task's start."""
+    try:
+        found = getattr(asyncio.get_running_loop(), "driver", None)
+    except RuntimeError:
+        found = None
+    return found if isinstance(found, Context) else copy_context()
 
 
 def sampled_segment(completion: Completion, role: str, *, trained: bool = True, turn: int = 0) -> Segment:

@@ -2,22 +2,23 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 import torch
 
-from posttrain.engines import Counters, Sampling, Watch, at_end
+from posttrain.engines import Caching, Counters, Sampling, Watch, at_end
 from posttrain.engines._passes import Piece, pack
 from posttrain.engines._random import key_of, uniform
+from posttrain.engines._requests import Request
 from posttrain.engines._scheduler import Scheduler
-from posttrain.engines._slots import Request
 from posttrain.engines._watching import likeliest
 from posttrain.errors import PosttrainError, UserError
 from posttrain.policies import Policy, _cache
 from posttrain.signals import LOGP, SCORE, SCORES
-from posttrain.types import Completion, FloatArray, IntArray, Message, Segment, Task
+from posttrain.types import Array, Completion, FloatArray, IntArray, Message, Segment, Task
 
 PLACES = 16
 """Of a sequence, whose likeliest tokens are found between two steps of what is being sampled."""
@@ -52,6 +53,26 @@ class ContinuousServer:
         """Write a completion of the prompt for each key. Raises `UserError` before anything is sampled."""
         request = self._request(token_ids, vectors, sampling, watch or Watch())
         return await self._running_scheduler().complete(request, keys) if keys else []
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """As `complete`, with keys and values. Raises `UserError` for a model that has other things to keep."""
+        assert stored is None or len(keys) == 1, "they are of one completion"
+        request = self._request(token_ids, None if stored is not None else vectors, sampling, Watch())
+        request = replace(request, caching=Caching(stored=stored))
+        found = await self._running_scheduler().complete(request, keys) if keys else []
+        if any(completion.cache is None and completion.stop_reason == "length" for completion in found):
+            raise UserError(
+                f"the model in the role '{self.policy.role}' keeps more than keys and values of a text, so that they "
+                "cannot go on alone; take schedule.caches=renewed"
+            )
+        return found
 
     async def logp(self, token_ids: IntArray, temperature: float, vectors: FloatArray | None = None) -> FloatArray:
         """[L-1] log-probability of each token after the first. Raises `UserError` for an invalid sequence."""
@@ -259,6 +280,17 @@ class BoundSampler:
     ) -> list[Completion]:
         """Write `n` completions of a prompt."""
         return await self._server.complete(token_ids, self._keys(n), sampling, vectors)
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        n: int,
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """As `sample`, with keys and values."""
+        return await self._server.go_on(token_ids, self._keys(n), sampling, vectors, stored)
 
     def _keys(self, n: int) -> list[int]:
         """Keys of the next `n` completions."""

@@ -20,9 +20,10 @@ from posttrain.engines._chains import normals
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.engines._passes import Piece, pack, passes
 from posttrain.engines._random import key_of
+from posttrain.errors import UserError
 from posttrain.policies._attention import pad_rows
 from posttrain.policies.latent_steps import mean_density
-from posttrain.types import Completion, FloatArray, IntArray
+from posttrain.types import Array, Completion, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from posttrain.policies.latent_steps import LatentPolicy
@@ -81,6 +82,17 @@ class LatentServer(ContinuousServer):
             for one, key in zip(begun, keys, strict=True)
         )
         return list(await asyncio.gather(*answers))
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """Raises `UserError`."""
+        raise UserError("a model with latent steps is sampled whole; take schedule.caches=renewed")
 
     async def _answer(
         self, prompt: Piece, begun: Completion, key: int, sampling: Sampling, most: int, watch: Watch | None

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +17,12 @@ from posttrain.engines import Counters, Sampling, Server, Watch
 from posttrain.engines._addressed import Settings, check_sampling, connect, pause
 from posttrain.engines._continuous import ContinuousServer
 from posttrain.engines._protocol import Answer, Asked, Link, Place, Unanswered, together
-from posttrain.engines._slots import Request
+from posttrain.engines._requests import Request
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines.native import Native
 from posttrain.errors import AlarmStop, RunFailed, UserError
 from posttrain.errors.temporary import make_temporary, remove_temporary, remove_tree
-from posttrain.types import Completion, FloatArray, IntArray, StopReason
+from posttrain.types import Array, Completion, FloatArray, IntArray, StopReason
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -84,6 +84,17 @@ class RemoteServer(ContinuousServer):
         sampled = sum(len(completion.token_ids) for completion in found)
         self._count(Counters(sampled_tokens=sampled, prompt_tokens=len(token_ids), completions=len(found)))
         return found
+
+    async def go_on(
+        self,
+        token_ids: IntArray,
+        keys: list[int],
+        sampling: Sampling,
+        vectors: FloatArray | None = None,
+        stored: Sequence[Array] | None = None,
+    ) -> list[Completion]:
+        """Raises `UserError`."""
+        raise UserError(f"engine={self._engine.kind} gives no keys and values; take schedule.caches=renewed")
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[httpx2.AsyncClient]:

@@ -26,7 +26,8 @@ import torch
 from posttrain.engines import Counters, Written
 from posttrain.engines._passes import Piece, pack
 from posttrain.engines._prefixes import packed_once
-from posttrain.engines._slots import Request, Slots, Step
+from posttrain.engines._requests import Request
+from posttrain.engines._slots import Slots, Step
 from posttrain.engines._truncation import log_totals
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
@@ -245,7 +246,7 @@ class Scheduler:
             if whole:
                 self._waiting.popleft()
                 slots.release(slots.stage)  # it is empty unless it holds this request's prompt
-        taken = slots.prefill([(source, pending.request.prompt) for pending, source, _ in fresh])
+        taken = slots.prefill([(source, pending.request) for pending, source, _ in fresh])
         for pending, source, given in fresh:
             slots.start(pending.request, source, given, pending.keys[: len(given)])
         tokens, reused = sum(len(pending.request.prompt) for pending, _, _ in fresh), sum(taken)

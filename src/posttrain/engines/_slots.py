@@ -10,7 +10,7 @@ its log-probability and the entropy of its distribution.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from posttrain import kernels
-from posttrain.engines import Matcher, Sampling, Watch, Written
+from posttrain.engines import Matcher, Written
 from posttrain.engines._passes import Piece, pack, passes
+from posttrain.engines._requests import Request, Room, tokens_of
 from posttrain.engines._stopping import StopStrings
 from posttrain.engines._truncation import Rules, choose
 from posttrain.engines._watching import choose_allowed, likeliest
@@ -38,19 +39,6 @@ MANY, FEW = 8, 4
 """Tokens per sequence and step, where the body can sample several in one call: many, or few while sequences end within
 them, since tokens after an end are dropped. Callers are answered, and can cancel, only between steps.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A prompt and how it is to be completed."""
-
-    prompt: Piece
-    sampling: Sampling
-    max_tokens: int
-    """The limit of the sampling settings, or the rest of the context if that is less."""
-    stop_token_ids: IntArray
-    """The model's end tokens and those of the sampling settings."""
-    watch: Watch = field(default_factory=Watch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +90,7 @@ class Slots:
         self.matchers: dict[int, Matcher] = {}
         self.masked: set[int] = set()
         self.listened: set[int] = set()
+        self.cached: dict[int, int] = {}  # lengths of prompts whose keys and values go with the completion
         self.ahead = MANY
         self.prompts: dict[int, IntArray] = {}  # of sequences whose pages are to be kept
         self.stamp: object | None = None
@@ -130,8 +119,26 @@ class Slots:
             return Room(math.inf, 0)
         return Room(self.most_tokens - int(self.taken_S[self.active_S].sum()), FEWEST - int(self.active_S.sum()))
 
-    def prefill(self, prompts: Sequence[tuple[int, Piece]]) -> list[int]:
+    def prefill(self, requests: Sequence[tuple[int, Request]]) -> list[int]:
         """Compute prompts, each into its slot; returns how many tokens of each were there already."""
+        given = [(slot, request) for slot, request in requests if request.stored is not None]
+        self._go_on(given)
+        counts = {slot: len(request.prompt) - 1 for slot, request in given}
+        others = [(slot, request.prompt) for slot, request in requests if request.stored is None]
+        counts |= zip((slot for slot, _ in others), self._prefill(others), strict=True)
+        return [counts[slot] for slot, _ in requests]
+
+    def _go_on(self, given: Sequence[tuple[int, Request]]) -> None:
+        """Put in the keys and values that come with prompts, and compute their last tokens: as after any other token,
+        apart from whole prompts, so that it does not depend on these.
+        """
+        for slot, request in given:
+            self.cache.put_in(slot, request.stored or ())
+        if given:
+            self._extend([slot for slot, _ in given], pack([request.prompt[-1:] for _, request in given], self.device))
+
+    def _prefill(self, prompts: Sequence[tuple[int, Piece]]) -> list[int]:
+        """Those that come without."""
         taken = [0] * len(prompts)
         if isinstance(self.cache, KeyValueCache) and self.keeps:
             # Two tokens are left: one alone would be decoded, which not every body does to the same bits.
@@ -168,7 +175,7 @@ class Slots:
         if missing > 0:
             self.ids_SC = np.pad(self.ids_SC, ((0, 0), (0, missing)))
             self.numbers_SC2 = np.pad(self.numbers_SC2, ((0, 0), (0, missing), (0, 0)))
-        if self.stamp is not None and request.prompt.vectors is None:
+        if self.stamp is not None and request.prompt.vectors is None and request.stored is None:
             self.prompts |= dict.fromkeys(slots, request.prompt.token_ids)
         if sampling.stop:
             self.watched |= {slot: StopStrings(sampling.stop, self.policy.tokenizer.decode) for slot in slots}
@@ -179,6 +186,8 @@ class Slots:
             self.masked.update(slots if watch.masked else ())
         if watch.listen:
             self.listened.update(slots)
+        if request.caching:
+            self.cached |= dict.fromkeys(slots, len(request.prompt))
 
     @property
     def keeps(self) -> bool:
@@ -215,6 +224,7 @@ class Slots:
         self.matchers.pop(slot, None)
         self.masked.discard(slot)
         self.listened.discard(slot)
+        self.cached.pop(slot, None)
         if slot != self.stage:
             self.active_S[slot] = False
 
@@ -413,35 +423,20 @@ class Slots:
         logp, entropy = self.numbers_SC2[slot, : len(ids)].T.copy()
         if slot in self.prompts:
             self._keep(self.prompts[slot], ids, slot)
+        goes_on = slot in self.cached and stop_reason == "length"
+        cache = self.cache.take_out(slot, self.cached[slot] + len(ids) - 1) if goes_on else None
         self.release(slot)
         return Completion(
-            token_ids=ids, logp=logp, entropy=entropy, stop_reason=stop_reason, version=self.version, text=text
+            token_ids=ids,
+            logp=logp,
+            entropy=entropy,
+            stop_reason=stop_reason,
+            version=self.version,
+            text=text,
+            cache=cache,
         )
 
     def _keep(self, prompt: IntArray, ids: IntArray, slot: int) -> None:
         """Keep the pages of a sequence for those that go on from it; the last token is in none."""
         assert isinstance(self.cache, KeyValueCache), "there is a stamp"
         self.cache.keep(slot, np.concatenate((prompt, ids[:-1])) if self.decodes_alike else prompt)
-
-
-@dataclass(slots=True)
-class Room:
-    """Room for sequences in a cache, in tokens; a few sequences find room in any case."""
-
-    tokens: float
-    few: int
-
-    def take(self, request: Request, wanted: int, *, begun: bool) -> int:
-        """Take the room of as many of a request's completions as fit; `begun` where its prompt is there already."""
-        prompt = 0 if begun else len(request.prompt)
-        if self.tokens != math.inf:
-            wanted = min(wanted, max(int(self.tokens - prompt) // tokens_of(request), self.few))
-        if wanted > 0:
-            self.tokens -= prompt + wanted * tokens_of(request)
-            self.few -= wanted
-        return max(wanted, 0)
-
-
-def tokens_of(request: Request) -> int:
-    """Tokens that a completion takes in the cache at most, in pages of its own."""
-    return request.max_tokens + kernels.PAGE

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from posttrain.errors import UserError
 from posttrain.policies._memory import room_beside, state_bytes
 from posttrain.signals import LOGP, Signal
-from posttrain.types import IntArray, Segment, Task, Trajectory
+from posttrain.types import Array, IntArray, Segment, Task, Trajectory
 
 if TYPE_CHECKING:
     from posttrain.kernels import Drawing
@@ -111,6 +111,16 @@ class Cache(Protocol):
 
     def copy(self, source: int, targets: Sequence[int]) -> None:
         """Give every target slot what the source slot holds: a prompt computed once for a whole group."""
+        ...
+
+    def take_out(self, slot: int, tokens: int) -> list[Array] | None:
+        """Copies of the keys and values of the first tokens of a slot, bfloat16 as the int16 of its bits; None for a
+        model that has more than keys and values.
+        """
+        ...
+
+    def put_in(self, slot: int, stored: Sequence[Array]) -> None:
+        """Give a free slot what `take_out` gave."""
         ...
 
 

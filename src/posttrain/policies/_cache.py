@@ -21,7 +21,7 @@ from torch import Tensor
 from posttrain import kernels
 from posttrain.kernels import PAGE
 from posttrain.policies._kept_prefixes import KeptPrefixes
-from posttrain.types import IntArray
+from posttrain.types import Array, IntArray
 
 FIRST_PAGES = 64
 GROWTH = 1.5
@@ -195,6 +195,26 @@ class KeyValueCache:
             for stored in (*self.keys, *self.values):
                 stored[last] = stored[int(self.table_SP[source, full])].clone()
 
+    def take_out(self, slot: int, tokens: int) -> list[Array] | None:
+        """Two arrays, keys and values: [layers, heads, tokens, width]."""
+        if slot in self.notes:
+            return None
+        pages = torch.from_numpy(self.table([slot], tokens).astype(np.int64)).to(self.values[0].device)
+        found = [self.read(layer, pages) for layer in range(len(self.values))]
+        return [as_array(torch.stack([pair[i][0, :, :tokens] for pair in found])) for i in range(2)]
+
+    @torch.no_grad()
+    def put_in(self, slot: int, stored: Sequence[Array]) -> None:
+        """Into pages of its own."""
+        keys, values = (of_array(array, self.values[0]) for array in stored)
+        tokens = keys.shape[2]
+        self.release(slot)
+        self.reserve([slot], [tokens])
+        places = self.places(np.full(tokens, slot), np.arange(tokens))
+        for layer in range(len(self.values)):
+            self.write(layer, places, keys[layer].transpose(0, 1), values[layer].transpose(0, 1))
+        self.lengths[slot] = tokens
+
     def reserve(self, slots: ArrayLike, tokens: ArrayLike) -> None:
         """Make room for this many tokens in each slot; what is stored stays."""
         slot_B, wanted_B = np.asarray(slots), -(-np.asarray(tokens) // PAGE)
@@ -301,6 +321,19 @@ def _zeros(pages: int, like: Tensor) -> Tensor:
     if like.device.type != "cpu" or not size:
         return like.new_zeros(shape)
     return torch.frombuffer(mmap(-1, size), dtype=torch.uint8).view(like.dtype).view(shape)
+
+
+def as_array(tensor: Tensor) -> Array:
+    """A copy of a tensor in numpy; bfloat16, which numpy has not, as the int16 of its bits."""
+    whole = tensor.detach().cpu().contiguous().clone()
+    found: Array = (whole.view(torch.int16) if whole.dtype == torch.bfloat16 else whole).numpy()
+    return found
+
+
+def of_array(array: Array, like: Tensor) -> Tensor:
+    """The tensor of `as_array`, of the type and on the device of another one."""
+    tensor = torch.from_numpy(array)
+    return (tensor.view(torch.bfloat16) if tensor.dtype == torch.int16 else tensor).to(like)
 
 
 def free_kept() -> None:

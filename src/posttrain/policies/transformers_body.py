@@ -24,7 +24,9 @@ from posttrain.errors import UserError
 from posttrain.errors.foreign import guard
 from posttrain.policies import Body, Cache, Packed
 from posttrain.policies._attention import ROWS, pad_rows, padded_length
+from posttrain.policies._cache import as_array, of_array
 from posttrain.policies.folder import Folder, Origin, check_context, write_folder
+from posttrain.types import Array
 
 PROBE_TOKENS = 40
 """Length of the sequence that a model is tried with when it is loaded."""
@@ -35,7 +37,9 @@ _MOST_TIMES, _FEW_WEIGHTS = 16, 10**7
 class SlotCache:
     """What each slot holds: its tokens, or the keys and values of each layer, [1, heads, tokens, head width]."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, like: Tensor) -> None:
+        self.like = like
+        """A tensor of the type and on the device of keys and values."""
         self.lengths = np.zeros(slots, np.int64)
         self.token_ids: list[Tensor] = [torch.zeros(0, dtype=torch.int64)] * slots
         self.layers: list[list[tuple[Tensor, Tensor]]] = [[] for _ in range(slots)]
@@ -55,6 +59,17 @@ class SlotCache:
             self.lengths[target] = self.lengths[source]
             self.token_ids[target] = self.token_ids[source]
             self.layers[target] = self.layers[source]
+
+    def take_out(self, slot: int, tokens: int) -> list[Array] | None:
+        """Keys and values, layer by layer: [1, heads, tokens, width]."""
+        pairs = self.layers[slot]
+        return [as_array(tensor[:, :, :tokens]) for pair in pairs for tensor in pair] if pairs else None
+
+    def put_in(self, slot: int, stored: Sequence[Array]) -> None:
+        """See `posttrain.policies.Cache`."""
+        whole = [of_array(array, self.like) for array in stored]
+        self.layers[slot] = list(zip(whole[::2], whole[1::2], strict=True))
+        self.lengths[slot] = whole[0].shape[2]
 
 
 class TransformersBody(Body):
@@ -107,7 +122,8 @@ class TransformersBody(Body):
 
     def new_cache(self, slots: int, capacity: int) -> SlotCache:
         """An empty cache; it takes the room that it needs, whatever `capacity` is."""
-        return SlotCache(slots)
+        like = next(self.causal.parameters())
+        return SlotCache(slots, torch.empty(0, dtype=like.dtype, device=like.device))
 
     @torch.no_grad()
     def extend(self, cache: Cache, slots: Sequence[int], packed: Packed) -> Tensor:

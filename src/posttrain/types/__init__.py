@@ -8,7 +8,7 @@ Everything up to `Group` is plain Python and numpy, so that recipes, rewards and
 and `PerToken` hold torch tensors and are made by policies and objectives only.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float32]
+Array = NDArray[Any]
 
 Status = Literal["ok", "wrong", "error"]
 GIVEN = ("demonstration", "recorded")
@@ -119,6 +120,9 @@ class Completion:
     """[T] entropy in nats of the distribution of each, as for `logp`; None where the sampler does not give it."""
     vectors: FloatArray | None = None
     """[T, D] the vector of each, where tokens have one: see `Segment.vectors`."""
+    cache: Sequence[Array] | None = None
+    """Keys and values of the prompt and of all tokens but the last, as `posttrain.policies.Cache.take_out` gives them;
+    None where they were not requested, or the completion has an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

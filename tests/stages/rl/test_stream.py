@@ -22,8 +22,8 @@ from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.replaying import different_files, replay
 from posttrain.runs.store import RunStore
+from posttrain.stages.rl.ages import Staleness
 from posttrain.stages.rl.refill import Refill
-from posttrain.stages.rl.stream import Staleness
 from tests.conformance.test_methods import run
 from tests.stages.resuming import cut_off_and_resumed
 from tests.stages.rl.test_ahead import recipe_with

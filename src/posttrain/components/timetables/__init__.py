@@ -1,7 +1,8 @@
 """Timetables: which weights the rollouts of a step are sampled with.
 
-Contract: decided by numbers of steps and of tokens, never by a clock, so that a run repeats and resumes bit for bit, on
-any machine. Rollouts of the first steps are sampled with the first weights.
+Contract: decided by numbers of steps and of tokens, not by a clock, so that a run repeats and resumes bit for bit, on
+any machine. A setting may let a clock decide; then its journal gives the same weights again. Rollouts of the
+first steps are sampled with the first weights.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ class Streams:
     """What is done about older ones."""
     filtered: Literal["batch", "group"]
     """What filters see."""
+    order: Literal["tokens", "clock"]
+    """What decides which group ends first."""
+    caches: Literal["renewed", "kept"]
+    """Whether keys and values of the tokens so far are those of the weights of each piece."""
     rejected: int
     """Batches of groups that may be rejected for one step."""
 

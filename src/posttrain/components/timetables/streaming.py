@@ -13,11 +13,10 @@ Completions are sampled in pieces. Between two pieces the weights may change; ea
 the weights that drew it. ``stream.jsonl`` of the run has the pieces and what made each batch; `posttrain replay RUN`
 computes the same weights from it.
 
-Differs: what ends first is decided by numbers of tokens, not by a clock: all rollouts in progress write a piece, then
-all the next. So a run repeats and resumes bit for bit, with any number of samplers. Pieces are waited for, and
-`learning` of them are sampled beside each step. Keys and values are computed anew for each piece. A group is begun
-whole. An environment that works in other processes may come a piece late.
-Flows are sampled whole.
+Differs: what ends first is decided by numbers of tokens by default: all rollouts in progress write a piece, then all
+the next. So a run repeats and resumes bit for bit, with any number of samplers. Pieces are waited for, and `learning`
+of them are sampled beside each step; with ``order=clock`` none is. A group is begun whole. An environment that works
+in other processes may come a piece late. Flows are sampled whole.
 """
 
 from dataclasses import fields
@@ -39,7 +38,8 @@ class Streaming(Timetable):
     piece: Annotated[int, Field(ge=1, le=65536)] = 32
     """Tokens of a completion that are sampled with the same weights, at most."""
     learning: Annotated[int, Field(ge=0, le=65536)] = 1
-    """Pieces of each rollout in progress that are sampled while a step is learned from."""
+    """Pieces of each rollout in progress that are sampled while a step is learned from; by the clock as many as there
+    is time for."""
     running: Annotated[int, Field(ge=1, le=65536)] = 128
     """Most groups in progress (128 in ASearcher)."""
     oldest: Annotated[int, Field(ge=0, le=65536)] | None = None
@@ -50,6 +50,16 @@ class Streaming(Timetable):
     filtered: Literal["batch", "group"] = "batch"
     """What filters see: the groups of a step, or each group when it ends, and what is dropped frees its place
     (dynamic filtering of ASearcher)."""
+    order: Literal["tokens", "clock"] = "tokens"
+    """Which group ends first: by numbers of tokens, or by the clock. By the clock no piece waits for another, groups
+    arrive as they end, and where samplers are processes of their own, pieces are sampled as long as a step is learned
+    from; those under way are waited for when the weights change. Such a run does not repeat; `posttrain replay` of its
+    journal gives its weights."""
+    caches: Literal["renewed", "kept"] = "renewed"
+    """What a piece attends to: keys and values of all tokens before it, computed anew with the weights of the piece, or
+    those that are there, of the weights that the tokens had when they were read. Recorded log-probabilities are of
+    what was computed. Kept ones go with the text to any sampler, and into checkpoints. A turn of a conversation is a
+    request of its own, and its prompt is computed with its weights."""
     rejected: Annotated[int, Field(ge=1, le=65536)] = 10
     """Batches of groups that may be rejected for one step; then it learns from the groups that there are, if any."""
 

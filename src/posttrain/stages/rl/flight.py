@@ -9,6 +9,7 @@ import selectors
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -39,11 +40,16 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Counts the work that it gives to threads."""
+    """Counts the work that it gives to threads, and states the context of who lets it go on.
+
+    A group is in progress beside many steps. Its task has the context of its start, and its pieces are for the weights
+    of now: `posttrain.engines.driver`.
+    """
 
     def __init__(self, selector: _Selector) -> None:
         super().__init__(selector)
         self.in_threads = 0
+        self.driver = copy_context()
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], Result], *args: *Arguments
@@ -76,6 +82,8 @@ class Flight:
         self.gate = Gate()
         self.flown: list[Flown] = []
         """In the order of their start."""
+        self._ended_first: list[asyncio.Task[list[Group]]] = []
+        """In the order in which they ended."""
         self._selector = _Selector()
         self._loop = _Loop(self._selector)
         self._selector.when_idle = self._is_idle
@@ -83,7 +91,9 @@ class Flight:
 
     def begin(self, progress: Progress, pick: Pick, begun: int, work: Coroutine[Any, Any, list[Group]]) -> None:
         """Start a group. It does nothing until `go`."""
-        self.flown.append(Flown(progress=progress, pick=pick, begun=begun, task=self._loop.create_task(work)))
+        flown = Flown(progress=progress, pick=pick, begun=begun, task=self._loop.create_task(work))
+        flown.task.add_done_callback(self._ended_first.append)
+        self.flown.append(flown)
 
     def go(self, chosen: Callable[[Waiting], bool]) -> tuple[list[Waiting], list[Flown]]:
         """Let pieces pass, and wait for all that follows from them; returns the pieces, and the groups that ended, by
@@ -94,9 +104,35 @@ class Flight:
             flown.progress.written = 0
         passed = self.gate.open(chosen)
         self._drive(self._still())
+        self._ended_first.clear()
         ended = [flown for flown in self.flown if flown.task.done()]
         self.flown = [flown for flown in self.flown if not flown.task.done()]
         return passed, sorted(ended, key=lambda flown: (flown.progress.written, flown.progress.number))
+
+    def flow(self, until: Callable[[], bool]) -> tuple[list[Waiting], list[Flown]]:
+        """Let pieces pass as they are requested, until a group has ended, or `until` is true. What is under way then
+        goes on as far as nothing here is needed. Returns what was written since the last call, and the groups that
+        ended, in the order in which they did.
+        """
+        self.gate.passed += self.gate.open(lambda asked: True)
+        self.gate.flows = True
+        self._drive(self._first_end(until))
+        self.gate.flows = False
+        return self._flown()
+
+    def land(self) -> tuple[list[Waiting], list[Flown]]:
+        """Wait for what is under way, and let no further piece pass; returns what `flow` does."""
+        if self.flown:
+            self._drive(self._still())
+        return self._flown()
+
+    def _flown(self) -> tuple[list[Waiting], list[Flown]]:
+        written = [asked for asked in self.gate.passed if asked.name in asked.progress.answers]
+        self.gate.passed = [asked for asked in self.gate.passed if asked not in written]
+        ended = [flown for task in self._ended_first for flown in self.flown if flown.task is task]
+        self._ended_first.clear()
+        self.flown = [flown for flown in self.flown if flown not in ended]
+        return written, ended
 
     def close(self) -> None:
         """End all groups."""
@@ -117,6 +153,11 @@ class Flight:
                 return
             await asyncio.sleep(_LOOK)
 
+    async def _first_end(self, until: Callable[[], bool]) -> None:
+        while not self._ended_first and not until():
+            tasks = [flown.task for flown in self.flown]
+            await (asyncio.wait(tasks, timeout=_LOOK, return_when="FIRST_COMPLETED") if tasks else asyncio.sleep(_LOOK))
+
     async def _ended(self) -> None:
         await asyncio.gather(*(flown.task for flown in self.flown), return_exceptions=True)
 
@@ -129,6 +170,7 @@ class Flight:
 
     def _drive(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the loop to the end of `work`: in this thread, or in another one if a loop runs here already."""
+        self._loop.driver = copy_context()
         try:
             asyncio.get_running_loop()
         except RuntimeError:

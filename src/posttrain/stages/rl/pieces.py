@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from posttrain.engines import Sampler, Sampling
+from posttrain.engines import Keeping, Sampler, Sampling
 from posttrain.engines._stopping import StopStrings
-from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Segment, StopReason, Task
+from posttrain.errors import UserError
+from posttrain.types import Array, Completion, FloatArray, Group, IntArray, Message, Score, Segment, StopReason, Task
 
 
 @dataclass(eq=False, kw_only=True)
@@ -47,7 +48,7 @@ class Waiting:
 
     progress: Progress
     name: str
-    future: "asyncio.Future[None]"
+    future: "asyncio.Future[None] | None" = None
 
 
 @dataclass(eq=False)
@@ -61,12 +62,20 @@ class Gate:
     """Requests and scores that are under way."""
     anew: int = 0
     """Rollouts that started anew, since their environments did not repeat what they had answered."""
+    flows: bool = False
+    """Whether pieces pass as they are requested."""
+    passed: list[Waiting] = field(default_factory=list)
+    """Those that did."""
 
     async def wait(self, progress: Progress, name: str) -> None:
         """Return when the piece may be sampled; then it is under way."""
-        asked = Waiting(progress=progress, name=name, future=asyncio.get_running_loop().create_future())
-        self.waiting.append(asked)
-        await asked.future
+        if self.flows:
+            self.busy += 1
+            self.passed.append(Waiting(progress=progress, name=name))
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(Waiting(progress=progress, name=name, future=future))
+        await future
 
     def open(self, chosen: Callable[[Waiting], bool]) -> list[Waiting]:
         """Let these pieces pass, and return them, in an order that does not depend on when they were asked for."""
@@ -75,7 +84,8 @@ class Gate:
         self.waiting = [asked for asked in self.waiting if asked not in passing]
         for asked in passing:
             self.busy += 1
-            asked.future.set_result(None)
+            if asked.future is not None:
+                asked.future.set_result(None)
         return passing
 
 
@@ -90,8 +100,17 @@ class PiecedSampler:
         gate: Gate,
         piece: int | None,
         key: tuple[int | str, ...] = (),
+        *,
+        keeps: bool = False,
     ) -> None:
-        """`piece` is the most tokens of a piece; None samples whole, as from a model that is not trained."""
+        """`piece` is the most tokens of a piece; None samples whole, as from a model that is not trained. `keeps`:
+        whether a piece goes on with the keys and values of the one before.
+        """
+        self._keeps = keeps and piece is not None
+        if self._keeps and not isinstance(base, Keeping):
+            raise UserError(
+                f"the model in the role '{role}' gives no keys and values of its text; take schedule.caches=renewed"
+            )
         self._base, self._role, self._progress, self._gate = base, role, progress, gate
         self._piece, self._key = piece, key
         self._requested = self._asked = self._idled = 0
@@ -124,7 +143,8 @@ class PiecedSampler:
     def bind(self, *key: int | str) -> "PiecedSampler":
         """A sampler with an extended key."""
         whole = (*self._key, *key)
-        return PiecedSampler(self._base.bind(*key), self._role, self._progress, self._gate, self._piece, whole)
+        base, gate = self._base.bind(*key), self._gate
+        return PiecedSampler(base, self._role, self._progress, gate, self._piece, whole, keeps=self._keeps)
 
     def uniform(self) -> float:
         """The next random number in [0, 1)."""
@@ -153,7 +173,7 @@ class PiecedSampler:
         most = int(sampling.max_tokens)
         length = min(self._piece or most, most)
         begun = await self._written(first, 0, token_ids, n, replace(sampling, max_tokens=length), vectors)
-        rest = [self._whole(first + i, c, token_ids, sampling, length, vectors) for i, c in enumerate(begun)]
+        rest = [self._whole((first, n), i, c, token_ids, sampling, length, vectors) for i, c in enumerate(begun)]
         return list(await asyncio.gather(*rest))
 
     async def idle(self, tokens: float) -> None:
@@ -207,10 +227,17 @@ class PiecedSampler:
         return answers[name]["value"]
 
     async def _written(
-        self, number: int, begun: int, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None
+        self,
+        number: int,
+        begun: int,
+        token_ids: IntArray,
+        n: int,
+        sampling: Sampling,
+        vectors: FloatArray | None,
+        stored: Sequence[Array] | None = None,
     ) -> list[Completion]:
         """Pieces of `n` completions from the `number`-th on, which have `begun` tokens."""
-        name, answers = f"{self._name()} {number}+{n} at {begun}", self._progress.answers
+        name, answers = self._piece_name(number, n, begun), self._progress.answers
         if name in answers:
             return [Completion(**completion) for completion in answers[name]["completions"]]
         if self._piece is not None:
@@ -219,7 +246,10 @@ class PiecedSampler:
             self._gate.busy += 1
         try:
             writer = self._base.bind("piece", number, begun) if number or begun else self._base.bind()
-            found = await writer.sample(token_ids, n, sampling, vectors)
+            if self._keeps and isinstance(writer, Keeping):
+                found = await writer.go_on(token_ids, n, sampling, vectors, stored)
+            else:
+                found = await writer.sample(token_ids, n, sampling, vectors)
         finally:
             self._gate.busy -= 1
         packed = [{f.name: getattr(c, f.name) for f in fields(Completion)} for c in found]
@@ -229,15 +259,20 @@ class PiecedSampler:
 
     async def _whole(
         self,
-        number: int,
+        asked: tuple[int, int],
+        place: int,
         begun: Completion,
         prompt: IntArray,
         sampling: Sampling,
         length: int,
         vectors: FloatArray | None,
     ) -> Completion:
-        """The completion that begins with a piece, which was given `length` tokens."""
+        """The completion that begins with a piece, which was given `length` tokens: one of those that were `asked` for,
+        the first and how many.
+        """
+        number = asked[0] + place
         most, parts, last = int(sampling.max_tokens), [begun], begun
+        piece = self._piece_name(*asked, 0)
         stops = StopStrings(sampling.stop, lambda ids: self.decode(np.array(ids, np.int64))) if sampling.stop else None
         text = _match(stops, last)[1]
         while last.stop_reason == "length" and text is None and last.vectors is None:
@@ -248,11 +283,22 @@ class PiecedSampler:
             length = min(self._piece or most, room)
             so_far = np.concatenate([prompt, *(part.token_ids for part in parts)])
             own = replace(sampling, max_tokens=length)
-            (last,) = await self._written(number, written, so_far, 1, own, vectors)
+            (last,) = await self._written(number, written, so_far, 1, own, vectors, last.cache)
+            self._forget(piece, place)
+            piece, place = self._piece_name(number, 1, written), 0
             count, text = _match(stops, last)
             last = _cut(last, count)
             parts.append(last)
-        return begun if len(parts) == 1 else self._joined(parts, text)
+        self._forget(piece, place)
+        return replace(begun, cache=None) if len(parts) == 1 else self._joined(parts, text)
+
+    def _forget(self, piece: str, place: int) -> None:
+        """Drop the keys and values of a completion in a piece: it has ended, or another one has them."""
+        if self._keeps:
+            self._progress.answers[piece]["completions"][place]["cache"] = None
+
+    def _piece_name(self, number: int, n: int, begun: int) -> str:
+        return f"{self._name()} {number}+{n} at {begun}"
 
     def _joined(self, parts: Sequence[Completion], text: str | None) -> Completion:
         """One completion of several pieces; `text` is set if a stop string ended it."""

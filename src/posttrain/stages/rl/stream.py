@@ -10,9 +10,10 @@ it has. The journal has each piece with the step whose weights drew it, and what
 the same batches from it, without quota, table or order of arrival.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from posttrain.components.curricula import Pick
@@ -21,12 +22,13 @@ from posttrain.components.rewards import RewardContext, scored
 from posttrain.components.timetables import Streams
 from posttrain.errors import RunFailed, UserError
 from posttrain.stages.fit import Step
+from posttrain.stages.rl.ages import Staleness
 from posttrain.stages.rl.ahead import Collected
 from posttrain.stages.rl.choosing import with_facts
 from posttrain.stages.rl.collect import filter_groups, stop_if_grading_fails
 from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.flight import Flight, Flown
-from posttrain.stages.rl.pieces import PiecedSampler, Progress, plain_answers, read_answers, scored_once
+from posttrain.stages.rl.pieces import PiecedSampler, Progress, Waiting, plain_answers, read_answers, scored_once
 from posttrain.stages.rl.spans import with_span_rewards, with_spans
 from posttrain.stages.rl.table import Table, by_age, first
 from posttrain.types import Group
@@ -36,27 +38,8 @@ STREAM = "stream"
 LEARN = "learn"
 """The consumer of the table."""
 OLD = "too old"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Staleness:
-    """Ages in steps of what a batch is learned from."""
-
-    spans: Sequence[Sequence[tuple[int, int]]]
-    """By group: steps whose weights drew tokens, and the number of tokens."""
-    step: int
-    eta: int
-
-    def metrics(self) -> dict[str, float]:
-        """Mean over tokens, the most, and the share of groups with a token older than eta."""
-        ages = [(self.step - drew, tokens) for own in self.spans for drew, tokens in own]
-        oldest = [max((self.step - drew for drew, _ in own), default=0) for own in self.spans]
-        total = sum(tokens for _, tokens in ages)
-        return {
-            "staleness": sum(age * tokens for age, tokens in ages) / total if total else 0.0,
-            "staleness_max": float(max(oldest, default=0)),
-            "beyond_eta": sum(age > self.eta for age in oldest) / len(oldest) if oldest else 0.0,
-        }
+_LOOK = 0.01
+"""Seconds after which it is seen that nothing is in progress and the learner is done."""
 
 
 class Stream:
@@ -70,6 +53,8 @@ class Stream:
         self._collecting, self._settings = collecting, settings
         self._tasks = {task.key: task for task in collecting.context.tasks}
         self._flight = Flight()
+        self._learned = threading.Event()
+        self._thread = threading.get_ident()
         self._step = 0
         self._picks: list[Pick] = []
         self._coming: Callable[[], Any] | None = None
@@ -95,6 +80,7 @@ class Stream:
     def take(self, step: int) -> Collected:
         """The rollouts of a step. Those of later ones go on meanwhile, and until `settle`."""
         self._step = self._flight.gate.step = step
+        self._learned.clear()
         self._metrics, self._rejected = {}, 0
         before = self._counter()
         rows = self._wait()
@@ -102,17 +88,19 @@ class Stream:
         self._choose_ahead()
         now = self._counter()
         collected = replace(collected, sampled=self._sampled + now - before)
-        self._sampled = -now
+        self._sampled = 0
         context = self._collecting.context
+        self._learned.clear()
+        self._thread = threading.get_ident()
         self._coming = context.beside(self._collecting.models, self._beside)
         return collected
 
     def settle(self) -> None:
         """Wait for what is sampled beside, keep all that goes on in the memory, and write the journal."""
+        self._learned.set()
         if self._coming is not None:
             self._coming()
             self._coming = None
-        self._sampled += self._counter()
         self._collecting.context.journal(
             {
                 "stage_step": self._step + 1,
@@ -149,6 +137,7 @@ class Stream:
 
     def close(self) -> None:
         """End what is in progress."""
+        self._learned.set()
         if self._coming is not None:  # the step was not settled: its error is raised already
             with suppress(Exception):
                 self._coming()
@@ -170,8 +159,13 @@ class Stream:
             self._round(may_choose=True)
 
     def _beside(self) -> None:
-        for _ in range(self._settings.learning):
-            self._round(may_choose=False)
+        before = self._counter()
+        if self._settings.order == "clock":
+            self._until_learned()
+        else:
+            for _ in range(self._settings.learning):
+                self._round(may_choose=False)
+        self._sampled += self._counter() - before
 
     def _round(self, *, may_choose: bool) -> None:
         """Begin groups, and let all in progress write a piece."""
@@ -181,14 +175,27 @@ class Stream:
                     break
                 self._choose()
             self._begin(self._picks.pop(0))
-        self._advance(lambda name: True)
+        if self._settings.order == "clock":
+            self._take_in(*self._flight.flow(lambda: not self._flight.flown or self._learned.is_set()))
+        else:
+            self._advance(lambda name: True)
+
+    def _until_learned(self) -> None:
+        """By the clock, in a thread beside the learner: no time where this is the learner's own."""
+        while threading.get_ident() != self._thread and not self._learned.is_set():
+            self._round(may_choose=False)
+            if not self._flight.flown:
+                self._learned.wait(_LOOK)
+        self._take_in(*self._flight.land())
 
     def _advance(self, chosen: Callable[[tuple[int, str]], bool]) -> int:
         """Let the chosen pieces of groups be written, and take in what ended; returns the number of pieces."""
-        passed, ended = self._flight.go(lambda asked: chosen((asked.progress.number, asked.name)))
+        return self._take_in(*self._flight.go(lambda asked: chosen((asked.progress.number, asked.name))))
+
+    def _take_in(self, passed: Sequence[Waiting], ended: Sequence[Flown]) -> int:
         for asked in passed:
-            tokens = [len(completion["token_ids"]) for completion in asked.progress.answers[asked.name]["completions"]]
-            self._pieces.append([asked.progress.number, asked.name, tokens])
+            written = asked.progress.answers[asked.name].get("completions", ())  # none in a piece that idles
+            self._pieces.append([asked.progress.number, asked.name, [len(one["token_ids"]) for one in written]])
         for flown in ended:
             self._arrive(flown)
         return len(passed)
@@ -235,9 +242,9 @@ class Stream:
         bound = own.context.samplers(own.models, draw, place)
         texts = {role for role, policy in own.models.items() if policy.called == "model"}
         trained = {role for role, model in own.context.model_settings.items() if model.trained} & texts
-        piece = self._settings.piece
+        piece, keeps = self._settings.piece, self._settings.caches == "kept"
         pieced = {
-            role: PiecedSampler(sampler, role, progress, gate, piece if role in trained else None)
+            role: PiecedSampler(sampler, role, progress, gate, piece if role in trained else None, keeps=keeps)
             for role, sampler in bound.items()
         }
         scoring = RewardContext(
