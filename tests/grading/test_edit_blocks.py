@@ -5,7 +5,16 @@ from random import Random
 
 import pytest
 
-from posttrain.grading.edit_blocks import Malformed, blocks_of, changes, edited, edits_of, matcher, similarity
+from posttrain.grading.edit_blocks import (
+    Malformed,
+    blocks_of,
+    changes,
+    edited,
+    edits_of,
+    matcher,
+    similarity,
+    written_edits,
+)
 
 
 def block(path: str, search: str, replacement: str) -> str:
@@ -74,3 +83,25 @@ def test_ratio_is_that_of_difflib() -> None:
     for _ in range(500):
         text, other = ("".join(rng.choices("ab +-\n", k=rng.randint(0, 60))) for _ in range(2))
         assert ratio(text, other) == difflib.SequenceMatcher(None, text, other, autojunk=False).ratio()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a\nb\nc\n", "a\nx\nc\n"),
+        ("a\na\na\n", "a\na\nb\n"),
+        ("a\nb\n", "a\nnew\nb\n"),
+        ("b\n", "new\nb\n"),
+        ("a\nb\n", "a\n"),
+        ("a\nb", "a\nb\n"),
+        ("a\n", ""),
+        ("ab\na\n", "ab\nc\n"),
+        (None, "x\ny\n"),
+        ("a\n\n\nb\n", "a\n\nb\n"),
+    ],
+)
+def test_written_edits_make_the_files(before: str | None, after: str) -> None:
+    files = {} if before is None else {"a.py": before}
+    blocks = blocks_of(written_edits(files, {"a.py": after}))
+    assert edited(files, blocks) == {"a.py": after}
+    assert written_edits({"a.py": after}, {"a.py": after}) == ""

@@ -48,13 +48,15 @@ class Subject:
     """Whether it is the first subject; expensive probes that do not depend on the task are made for it only."""
     language: str = ""
     """The language of the programs that the reward runs; empty for a reward that scores answers."""
+    gold: str = ""
+    """The answer as the layout of the reward has it, where it has one of its own (`Reward.gold`)."""
     canary: str = field(default="/nonexistent/canary")
     """A file that hostile code tries to create."""
 
     @property
     def answer(self) -> str:
         """The reference answer; of a task for programs, a correct program, which may be its demonstration."""
-        return gold_of(self.task, self.language)
+        return self.gold or gold_of(self.task, self.language)
 
     def written(self, answer: str) -> str:
         """A completion that gives this answer."""

@@ -15,8 +15,8 @@ from random import Random
 
 import numpy as np
 
-from posttrain.audit import Probe, Subject, gold_of
-from posttrain.audit.auditing import WALL_PER_CPU_SECOND, Finding, Scored, Settings, finding_of, rollout_of
+from posttrain.audit import Probe, Subject
+from posttrain.audit.auditing import WALL_PER_CPU_SECOND, Finding, Scored, Settings, finding_of, golds_of, rollout_of
 from posttrain.components.rewards import Reward
 from posttrain.engines import wait_for
 from posttrain.grading.isolated import Isolated
@@ -58,16 +58,16 @@ def searched(
     reward: Reward, tasks: Sequence[Task], settings: Settings, *, budget: int, seed: int, oracle: Reward | None
 ) -> tuple[list[Scored], list[Scored]]:
     """All texts that were scored, and the finds, at most `MOST_FINDS` of a task."""
-    tasks = [task for task in tasks if gold_of(task, reward.runs)]
+    golds = golds_of(reward, tasks, settings.form)
     limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
     preload = getattr(reward, "libraries", ())
     graders = [Isolated(made, limits, preload=preload) for made in (reward, oracle) if made is not None]
     found: list[Scored] = []
     everything: list[Scored] = []
-    for number, task in enumerate(tasks):
-        share = budget // len(tasks) + (number < budget % len(tasks))
-        others = [gold_of(other, reward.runs) for other in tasks if other is not task][:3]
-        subject = Subject(task=task, form=settings.form, others=others, language=reward.runs)
+    for number, (task, gold) in enumerate(golds):
+        share = budget // len(golds) + (number < budget % len(golds))
+        others = [other.answer for _, other in golds if other is not gold][:3]
+        subject = Subject(task=task, form=gold.form, gold=gold.answer, others=others, language=reward.runs)
         scored, finds = _climb(graders, subject, share, Random(f"attack:{seed}:{task.key}"))
         everything += scored
         found += finds[:MOST_FINDS]

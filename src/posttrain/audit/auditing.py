@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from posttrain.audit import Probe, Subject, gold_of, kinds, kinds_for, probes_of
-from posttrain.components.rewards import Reward
+from posttrain.components.rewards import Gold, Reward
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.errors.temporary import temporary_folder
@@ -19,6 +19,7 @@ from posttrain.grading.workers import Limits, Outcome
 from posttrain.types import Score, Segment, Task, Trajectory
 
 Fault = Literal["false positive", "false negative", "error", "not deterministic", "code was run"]
+Golds = Sequence[tuple[Task, Gold]]
 WALL_PER_CPU_SECOND = 12.0
 """Limit of wall-clock time per second of the limit of processor time."""
 
@@ -95,8 +96,8 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
     if unknown or "{answer}" not in settings.form:
         what = f"no kind of probe '{unknown[0]}'; known: {', '.join(kinds())}" if unknown else "no {answer} in the form"
         raise UserError(what)
-    tasks = [task for task in tasks if gold_of(task, reward.runs)]
-    if not tasks:
+    golds = golds_of(reward, tasks, settings.form)
+    if not golds:
         raise UserError("an audit needs tasks with answers, and none of the tasks has one; give others as tasks=TASKS")
     reward.prepare()
     limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
@@ -104,13 +105,23 @@ def audit(reward: Reward, tasks: Sequence[Task], settings: Settings | None = Non
         canary = folder / "canary"
         return wait_for(
             _audit(
-                Isolated(reward, limits, preload=getattr(reward, "libraries", ())), tasks, settings, canary, reward.runs
+                Isolated(reward, limits, preload=getattr(reward, "libraries", ())), golds, settings, canary, reward.runs
             )
         )
 
 
-async def _audit(grader: Isolated, tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> Report:
-    plan = _plan(tasks, settings, canary, language)
+def golds_of(reward: Reward, tasks: Sequence[Task], form: str) -> list[tuple[Task, Gold]]:
+    """Each task that has an answer, with the answer in its layout: that of the reward, unless `form` is another."""
+    found = []
+    for task in tasks:
+        own = reward.gold(task) if form == "{answer}" and not reward.runs else None
+        own = own or Gold(answer=gold_of(task, reward.runs), form=form)
+        found += [(task, own)] if own.answer else []
+    return found
+
+
+async def _audit(grader: Isolated, golds: Golds, settings: Settings, canary: Path, language: str) -> Report:
+    plan = _plan(golds, settings, canary, language)
     code = [entry for entry in plan if entry[0] == "hostile_code"]
     scored = await _score(grader, [entry for entry in plan if entry[0] != "hostile_code"])
     findings = []
@@ -126,14 +137,16 @@ async def _audit(grader: Isolated, tasks: Sequence[Task], settings: Settings, ca
     return Report(findings=tuple(findings), kinds=_counted(scored))
 
 
-def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str) -> list[tuple[str, Probe, Task]]:
+def _plan(golds: Golds, settings: Settings, canary: Path, language: str) -> list[tuple[str, Probe, Task]]:
     plan = []
-    frequent = Counter(gold_of(task, language) for task in tasks).most_common(1)[0][0]
-    for number, task in enumerate(tasks):
-        others = [gold_of(other, language) for other in tasks if other is not task]
+    frequent = Counter(gold.answer for _, gold in golds).most_common(1)[0][0]
+    for number, (task, gold) in enumerate(golds):
+        others = [other.answer for _, other in golds if other is not gold]
+        laid_out = gold.form != settings.form
         subject = Subject(
             task=task,
-            form=settings.form,
+            form=gold.form,
+            gold=gold.answer if laid_out else "",
             others=others[:3],
             frequent=frequent,
             first=number == 0,
@@ -141,15 +154,21 @@ def _plan(tasks: Sequence[Task], settings: Settings, canary: Path, language: str
             language=language,
         )
         for kind in kinds_for(language, task.fields):
-            if kind not in settings.skip:
-                plan += [(kind, _fitted(probe, settings), task) for probe in probes_of(kind, subject)]
+            if kind not in settings.skip and not (laid_out and kind == "equivalent"):  # the layout has one notation
+                form_only = settings.about == "form" or not gold.compared
+                plan += [(kind, _fitted(probe, form_only, subject), task) for probe in probes_of(kind, subject)]
     return plan
 
 
-def _fitted(probe: Probe, settings: Settings) -> Probe:
-    """The probe; any outcome is expected of a wrong answer in the right format if the reward is for format."""
-    form_only = settings.about == "form" and probe.of_answer and probe.expected == "unrewarded"
-    return Probe(**{**_fields(probe), "expected": "any"}) if form_only else probe
+def _fitted(probe: Probe, form_only: bool, subject: Subject) -> Probe:
+    """The probe; any outcome is expected of a wrong answer in the right format if only the format is scored."""
+    anything = form_only and probe.expected == "unrewarded" and (probe.of_answer or _is_blank(probe, subject))
+    return Probe(**{**_fields(probe), "expected": "any"}) if anything else probe
+
+
+def _is_blank(probe: Probe, subject: Subject) -> bool:
+    """Whether a probe is the layout of the reward with nothing in it."""
+    return bool(subject.gold) and "".join(probe.text.split()) == "".join(subject.written("").split())
 
 
 def _fields(probe: Probe) -> dict[str, Any]:

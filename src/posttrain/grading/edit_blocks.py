@@ -85,6 +85,39 @@ def edited(files: Mapping[str, str], blocks: Sequence[Block]) -> dict[str, str]:
     return {path: text[1:] for path, text in found.items()}
 
 
+def written_edits(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+    """Edit blocks that make the files of `after`, a block for each: the lines that differ, and as many before them as
+    it takes to name no other place.
+    """
+    blocks = []
+    for path, text in after.items():
+        old, new = before.get(path, "").split("\n"), text.split("\n")
+        if path not in before:
+            blocks.append(_written(path, "", text))
+        if path not in before or old == new:
+            continue
+        start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+        most = min(len(old), len(new)) - start
+        same = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
+        end = len(old) - same
+        while start and (start in (end, len(new) - same) or not _names(before[path], old, start, end)):
+            start -= 1
+        if start in (end, len(new) - same):  # lines are added before the first, or it is removed
+            end, same = end + 1, same - 1
+        blocks.append(_written(path, "\n".join(old[start:end]), "\n".join(new[start : len(new) - same])))
+    return "\n".join(blocks)
+
+
+def _names(text: str, lines: Sequence[str], start: int, end: int) -> bool:
+    """Whether these lines of a text are found where they are, and nowhere else."""
+    whole, searched = "\n" + text, "\n" + "\n".join(lines[start:end])
+    return whole.find(searched) == len("\n".join(["", *lines[:start]])) and whole.count(searched) == 1
+
+
+def _written(path: str, search: str, replacement: str) -> str:
+    return "\n".join(["```", f"### {path}", OPEN, search, DIVIDER, replacement, CLOSE, "```"])
+
+
 def changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
     """The unified difference of each file that changed, with 3 lines of context and no header."""
     found = {}

@@ -11,6 +11,7 @@
 arguments as text, or in Python.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,6 +54,23 @@ def read_reference(answer: str) -> Reference:
     except (NoCalls, BadJSON):
         return Reference(layout=(THINK, RESPONSE), calls=())
     return Reference(layout=(THINK, CALL), calls=calls)
+
+
+def shown_reference(answer: str) -> tuple[str, str, bool]:
+    """A layout with ``{answer}`` in it, what belongs there, and whether that is calls. Raises `BadJSON`."""
+    reference = read_reference(answer)
+    inside = {THINK: "so", CALL: "{answer}", RESPONSE: "so" if reference.calls else "{answer}"}
+    if reference.layout == (THINK,):
+        inside[THINK] = "{answer}"
+    blocks = [f"\n{inside[tag]}\n" if tag == CALL else inside[tag] for tag in reference.layout]
+    form = "\n".join(f"<{tag}>{text}</{tag}>" for tag, text in zip(reference.layout, blocks, strict=True))
+    if not reference.calls:
+        tag = reference.layout[-1]
+        marked = f"<{tag}>" in answer
+        own = answer.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] if marked else answer
+        return form, own.strip(), False
+    calls = [{"name": call.name, "parameters": call.parameters} for call in reference.calls]
+    return form, "\n".join(json.dumps(call, ensure_ascii=False) for call in calls), True
 
 
 def has_layout(text: str, layout: Sequence[str]) -> bool:

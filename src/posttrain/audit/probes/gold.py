@@ -12,6 +12,6 @@ def probes(subject: Subject) -> Iterator[Probe]:
         yield Probe(name="in a fence", text=fenced, expected="rewarded")
     yield Probe(name="reference answer", text=subject.written(subject.answer), expected="rewarded")
     yield Probe(name="line end", text=subject.written(subject.answer) + "\n", expected="rewarded")
-    if subject.form == "{answer}":
+    if subject.form == "{answer}" or subject.gold:
         for number, text in enumerate(subject.task.demonstrations, 1):
             yield Probe(name=f"demonstration {number}", text=text, expected="rewarded")

@@ -62,6 +62,18 @@ class SpanRewards(Fact):
     """Index of a trained token of the rollout, and the reward at it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Gold:
+    """A completion that nothing beats, for audits."""
+
+    answer: str
+    """The answer as the layout has it."""
+    form: str
+    """The layout, with ``{answer}`` in place of the answer."""
+    compared: bool = True
+    """Whether another answer in this layout is wrong."""
+
+
 class Reward(Component):
     """Scores the trajectories of a group."""
 
@@ -113,6 +125,10 @@ class Reward(Component):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory of the group."""
         raise NotImplementedError
+
+    def gold(self, task: Task) -> Gold | None:
+        """The best completion of a task; None where the reference answer as it is, or a demonstration, is one."""
+        return next((found for part in self.wrapped.values() if (found := part.gold(task)) is not None), None)
 
     def prepare(self) -> None:
         """Load what scoring needs, before anything is sampled. Raises `UserError` where it is not available."""

@@ -9,11 +9,11 @@ The reference is the task's answer: calls in Python or JSON, or calls with allow
 from collections.abc import Sequence
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.grading.calls import NoCalls, difference, parse_calls, parse_reference
 from posttrain.grading.extraction import shown
 from posttrain.grading.tags import TagName
-from posttrain.types import Group, Score, Trajectory
+from posttrain.types import Group, Score, Task, Trajectory
 
 
 @frozen
@@ -27,6 +27,15 @@ class Calls(Reward):
     def needs_answer(self) -> bool:
         """It compares with the reference answer."""
         return True
+
+    def gold(self, task: Task) -> Gold | None:
+        """The calls in the tag; None for calls with allowed values, which are no calls."""
+        try:
+            parse_calls(task.answer or "")
+        except NoCalls:
+            return None
+        form = "{answer}" if self.tag is None else f"<{self.tag}>{{answer}}</{self.tag}>"
+        return Gold(answer=task.answer or "", form=form)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare the calls of each completion."""

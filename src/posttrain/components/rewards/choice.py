@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault
 from posttrain.grading.extraction import Extractor, find_answer, shown
 from posttrain.types import Group, Score, Task, Trajectory
@@ -43,6 +43,11 @@ class Choice(Reward):
             fault = _fault(task)
             if fault:
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
+
+    def gold(self, task: Task) -> Gold | None:
+        """The letter in a box."""
+        letter = letter_of(task.answer or "", options_of(task))
+        return Gold(answer=letter, form=r"\boxed{{answer}}") if letter and "boxed" in self.extract else None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each completion's letter with that of the reference."""

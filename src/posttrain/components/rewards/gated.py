@@ -16,8 +16,8 @@ from typing import Annotated
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.types import Group, Score
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
+from posttrain.types import Group, Score, Task
 
 
 @frozen
@@ -64,6 +64,10 @@ class Gated(Reward):
     def needs_answer(self) -> bool:
         """Whether any of them does."""
         return any(part.needs_answer for part in self._all)
+
+    def gold(self, task: Task) -> Gold | None:
+        """That of the other reward."""
+        return self.of.gold(task)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the group by every gate, and those that pass by the other reward. States are by name."""

@@ -34,9 +34,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault
-from posttrain.grading.edit_blocks import changes, open_comparison
+from posttrain.grading.edit_blocks import changes, open_comparison, written_edits
 from posttrain.grading.same_results import same_results
 from posttrain.grading.workers import Limits as WorkerLimits
 from posttrain.grading.workers import Outcome, Runner, inside_worker
@@ -86,6 +86,13 @@ class PatchSimilarity(Reward):
         for task in tasks:
             if fault := self._fault(task):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
+
+    def gold(self, task: Task) -> Gold | None:
+        """The edits that make the true patch."""
+        if self._fault(task):
+            return None
+        edits = written_edits(task.fields["files"], task.fields["oracle"])
+        return Gold(answer=edits, form="<think>so</think><solution>\n{answer}\n</solution>") if edits else None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each completion of a task once."""

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault
 from posttrain.grading.extraction import extract
 from posttrain.types import Group, Score, Task, Trajectory
@@ -53,6 +53,12 @@ class Proved(Reward):
                     f"task '{task.key}' has no verdict; give its row a column 'truth' (true or false), or the answer "
                     "'proved' or 'disproved'",
                 )
+
+    def gold(self, task: Task) -> Gold | None:
+        """The verdict after a thought."""
+        verdict = verdict_of(task)
+        form = r"it is so.</think> <answer> \boxed{{answer}} </answer>"
+        return Gold(answer=verdict, form=form) if verdict else None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare the verdict of each completion."""

@@ -30,12 +30,21 @@ from collections.abc import Sequence
 from typing import Literal
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault
 from posttrain.grading.extraction import shown
 from posttrain.grading.schemas import tools_fault
 from posttrain.grading.strict_json import BadJSON, same
-from posttrain.grading.tool_layout import CALL, THINK, Reference, ToolCall, has_layout, read_calls, read_reference
+from posttrain.grading.tool_layout import (
+    CALL,
+    THINK,
+    Reference,
+    ToolCall,
+    has_layout,
+    read_calls,
+    read_reference,
+    shown_reference,
+)
 from posttrain.types import Group, Score, Task, Trajectory
 
 SMOOTH_STEPS = 150.0
@@ -70,6 +79,14 @@ class ToolCalls(Reward):
         for task in tasks:
             if fault := tools_fault(task.fields.get("tools")):
                 raise TaskFault(task.key, f"task '{task.key}': {fault}")
+
+    def gold(self, task: Task) -> Gold | None:
+        """The calls, one a line, in the layout of the reference; responses are not compared."""
+        try:
+            form, answer, calls = shown_reference(task.answer or "")
+        except BadJSON:
+            return None
+        return Gold(answer=answer, form=form, compared=calls)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score each completion."""

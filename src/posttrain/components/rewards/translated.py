@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault, UserError
 from posttrain.grading.pieces import with_text
 from posttrain.types import Group, Score, Task, Trajectory
@@ -88,6 +88,11 @@ class Translated(Reward):
                 raise TaskFault(
                     task.key, f"task {task.key} has no reference translation; fill answer or leave the row out"
                 )
+
+    def gold(self, task: Task) -> Gold | None:
+        """The reference in the form."""
+        thought = "<think>so</think>" if self.thinking else ""
+        return Gold(answer=(task.answer or "").strip(), form=f"{thought}<translate>{{answer}}</translate>")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score the translations, those that have the form as one group for the semantic score."""
