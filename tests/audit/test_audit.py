@@ -177,6 +177,7 @@ NOT = {
     "principled_model": "scores by a model; it has no correct answers",
     "listwise": "prompts a model",
     "ranked_scores": "rewards partly, by pairs in order; its own tests hold what must not be rewarded",
+    "comet": "scores by a model in a folder; it has no correct answers",
     "semantic": "rewards likeness in part; its own tests hold what each cheat has, with and without its rules",
     "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
     "next_action": "rewards partly, by level; its own tests hold what must not be rewarded",

@@ -343,6 +343,7 @@ LIBRARIES = {
 """Optional package that a kind needs."""
 
 NOT_BY_TEXT = {
+    "comet",
     "critiqued",
     "duels",
     "heads",

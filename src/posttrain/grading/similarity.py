@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from posttrain.types import Task
+
 LONGEST = 4000
 """Most characters, or words, of a text that is compared; time is quadratic in it."""
 
@@ -17,6 +19,18 @@ def fuzzy(text: str, other: str) -> float:
     """Twice the length of the longest common subsequence of characters, divided by both lengths."""
     total = len(text[:LONGEST]) + len(other[:LONGEST])
     return 2 * _common(text[:LONGEST], other[:LONGEST]) / total if total else 1.0
+
+
+def copies(text: str, source: str, reference: str, share: float) -> bool:
+    """Whether a translation is the source up to this share of the characters, and the reference, if any, is not."""
+    near = fuzzy(text.lower(), source.lower()) >= share if source else False
+    return near and not (reference and fuzzy(reference.lower(), source.lower()) >= share)
+
+
+def source_of(task: Task) -> str:
+    """What is translated: the field ``source``, or else the prompt; empty for messages."""
+    source = task.fields.get("source", task.prompt)
+    return source if isinstance(source, str) else ""
 
 
 def rouge(text: str, other: str, n: int) -> float:

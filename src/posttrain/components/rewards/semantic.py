@@ -20,8 +20,8 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.grading.meanings import LONGEST, likeness, load_encoder, numbers_of
-from posttrain.grading.similarity import fuzzy
-from posttrain.types import Group, Score, Task, Trajectory
+from posttrain.grading.similarity import copies, source_of
+from posttrain.types import Group, Score, Trajectory
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -54,7 +54,7 @@ class Semantic(Reward):
 
     def _score(self, trajectory: Trajectory) -> Score:
         task, text = trajectory.task, trajectory.completion.strip()
-        source, reference = _source(task).strip(), (task.answer or "").strip()
+        source, reference = source_of(task).strip(), (task.answer or "").strip()
         other = reference if self.against == "reference" else source
         if not other:
             return failure(f"task '{task.key}' has no {self.against} to compare with")
@@ -75,19 +75,9 @@ class Semantic(Reward):
         """Why a text has 0, whatever the encoder makes of it; empty if it may have more."""
         if not text:
             return "nothing was written"
-        copied = self.copy_at is not None and source and _near(text, source) >= self.copy_at
-        if copied and not (reference and _near(reference, source) >= (self.copy_at or 1.0)):
+        if self.copy_at is not None and copies(text[:LONGEST], source, reference, self.copy_at):
             return "a copy of the source"
         wanted, own = numbers_of(other), numbers_of(text)
         if self.numbers and wanted and own - wanted:
             return f"a number that the {self.against} has not: {min(own - wanted)[:20]}"
         return ""
-
-
-def _near(text: str, other: str) -> float:
-    return fuzzy(text[:LONGEST].lower(), other[:LONGEST].lower())
-
-
-def _source(task: Task) -> str:
-    source = task.fields.get("source", task.prompt)
-    return source if isinstance(source, str) else ""
