@@ -83,3 +83,11 @@ def test_what_a_file_cannot_hold_is_refused(capfd: pytest.CaptureFixture[str]) -
     assert "images, which this file cannot hold" in capfd.readouterr().err
     assert main(["tasks", "arithmetic", "size=5", "to=e.csv"]) == 2
     assert main(["tasks", "arithmetik"]) == 2
+
+
+def test_generated_tasks_are_probed_by_their_reward(capfd: pytest.CaptureFixture[str]) -> None:
+    found = answer(capfd, "tasks", "repairs", "size=4", "level=3", "to=repairs.jsonl")["probes"]
+    assert (found["gold"]["mean"], found["empty"]["mean"]) == (1.0, -1.0) and found["of_patches"]["rewarded"] == 0
+    assert answer(capfd, "tasks", "repairs", "size=4", "to=more.jsonl", "reward=none")["probes"] is None
+    assert main(["tasks", "tool_requests", "size=4", "to=calls.jsonl"]) == 0
+    assert "probes of 3 tasks by the reward tool_calls" in capfd.readouterr().out

@@ -49,6 +49,16 @@ GENERATED: dict[str, object] = {
     "reasoning_gym": {"kind": "reasoning_gym", "name": "chain_sum", "size": 3},
 }
 """Generated tasks for rewards that read fields of such tasks, by the kind of the reward."""
+SCORED_BY = {
+    "arithmetic": "match",
+    "ciphers": "translated",
+    "fractions": "listed",
+    "identities": "proved",
+    "passages": "reranked",
+    "repairs": "patch_similarity",
+    "tool_requests": "tool_calls",
+}
+"""Rewards of generated tasks, by the kind of the tasks, that need neither a model nor a sandbox."""
 COUNT = 3
 """Number of tasks taken from given or generated ones."""
 

@@ -1,10 +1,12 @@
 """Write generated tasks into a file that tasks=FILE reads, and print what a reward gives to probes of them.
 
 KIND is a kind of `posttrain list tasks`; its settings follow as name=value. to=FILE.jsonl is the file; without it
-nothing is written and the first tasks are printed. reward=REWARD scores probes of three tasks (the reference, nothing,
-near misses, ...), as `posttrain audit` does, and prints the mean value of each kind of probe.
+nothing is written and the first tasks are printed. A reward scores probes of three tasks (the reference, nothing, near
+misses, cheats, ...), as `posttrain audit` does, and the mean value of each kind of probe is printed: reward=REWARD, or
+else, with a file, the reward that this kind is for, where one needs neither a model nor a sandbox; reward=none is none.
 
     posttrain tasks arithmetic size=500 'terms=[3, 4]' to=sums.jsonl
+    posttrain tasks repairs size=500 level=3 to=repairs.jsonl
     posttrain tasks tool_calls size=500 to=calls.jsonl reward=calls --form '<call>{answer}</call>'
     posttrain run grpo tasks=sums.jsonl
 """
@@ -30,6 +32,7 @@ SHOWN = 3
 @click.option("--form", default="{answer}", show_default=True, help="The form of a completion with an answer.")
 def command(kind: str, settings: tuple[str, ...], form: str, as_json: bool) -> None:
     """Makes the tasks, writes and probes them."""
+    from posttrain.audit.samples import COUNT, SCORED_BY
     from posttrain.cli._component import component
     from posttrain.components.tasks import Tasks
 
@@ -39,7 +42,9 @@ def command(kind: str, settings: tuple[str, ...], form: str, as_json: bool) -> N
     source = component(Tasks, kind, own)
     tasks = source.load()
     written = _write(Path(to), tasks) if to is not None else None
-    probed = _probed(reward, tasks, form) if reward is not None else None
+    if reward is None and to is not None:
+        reward = SCORED_BY.get(kind)
+    probed = _probed(reward, tasks, form) if reward and reward != "none" else None
     if as_json:
         print_json({"kind": kind, "tasks": len(tasks), "file": written, "probes": probed})
         return
@@ -54,6 +59,7 @@ def command(kind: str, settings: tuple[str, ...], form: str, as_json: bool) -> N
             (name, f"{n['probes']:g}", f"{n['rewarded']:g}", f"{n['errors']:g}", f"{n['mean']:.3g}")
             for name, n in probed.items()
         ]
+        click.echo(f"probes of {COUNT} tasks by the reward {reward}:")
         print_table(("probes", "tried", "rewarded", "errors", "mean value"), rows)
 
 

@@ -21,7 +21,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault, UserError
 from posttrain.grading.ranked_lists import answer_of, average_overlap, is_order, is_plain, ndcg, read_ids, recall
 from posttrain.types import Group, Score, Task, Trajectory
@@ -46,6 +46,11 @@ class Reranked(Reward):
         """Raise `UserError` for a task without relevant passages or an order of all passages."""
         for task in tasks:
             truth_of(task)
+
+    def gold(self, task: Task) -> Gold | None:
+        """The order of the answer between the tags."""
+        form = "<think>so</think><answer>{answer}</answer>"
+        return Gold(answer=task.answer, form=form) if task.answer else None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Read each order."""
