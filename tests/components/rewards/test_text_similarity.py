@@ -35,6 +35,35 @@ def test_bleu_by_hand() -> None:
     assert judge(TextSimilarity(measure="bleu"), "", TASK).value == 0.0
 
 
+def test_chrf_and_ter_by_hand() -> None:
+    pytest.importorskip("sacrebleu")
+    task = Task(key="t", prompt="p", answer="the dog sees a cat")
+    found = {
+        (measure, text): judge(TextSimilarity(measure=measure), text, task).value  # type: ignore[arg-type]
+        for measure in ("chrf", "ter")
+        for text in ("the dog sees a cat", "the cat sees a dog", "the dog sees a", "q", "")
+    }
+    assert found["chrf", "the dog sees a cat"] == found["ter", "the dog sees a cat"] == pytest.approx(1.0)
+    assert found["ter", "the cat sees a dog"] == pytest.approx(1 - 2 / 5)  # two words exchanged
+    assert found["ter", "the dog sees a"] == pytest.approx(1 - 1 / 5)
+    assert found["ter", "q"] == found["chrf", "q"] == found["ter", ""] == found["chrf", ""] == 0.0
+    assert 0.5 < found["chrf", "the dog sees a"] < 1.0
+    russian = Task(key="t", prompt="p", answer="мама мыла раму")
+    assert judge(TextSimilarity(measure="chrf"), "мама мыла раму", russian).value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("measure", "cut"), [("edit", "4000 characters"), ("bleu", "4000 characters"), ("ter", "50 words")]
+)
+def test_what_is_cut_is_stated(measure: str, cut: str) -> None:
+    if measure == "ter":
+        pytest.importorskip("sacrebleu")
+    long = "max " * 2000
+    score = judge(TextSimilarity(measure=measure), long, Task(key="t", prompt="p", answer=long))  # type: ignore[arg-type]
+    assert score.value == pytest.approx(1.0) and f"of the first {cut}" in score.explanation
+    assert "first" not in judge(TextSimilarity(measure=measure), "max(", TASK).explanation  # type: ignore[arg-type]
+
+
 def test_appended_text_has_less() -> None:
     whole, more = (judge(TextSimilarity(), text, TASK).value for text in ("max(a, b)", "max(a, b) max(a, b)"))
     assert more < whole
