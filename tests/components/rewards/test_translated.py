@@ -41,6 +41,9 @@ def test_values_by_hand() -> None:
     pytest.importorskip("sacrebleu")
     assert judge(Translated(), "the dog sees a cat", ITEM).value == -3.0
     assert judge(Translated(), said(""), ITEM).value == -1.0
+    assert "<think>...</think><translate>...</translate>" in judge(Translated(), "the dog", ITEM).explanation
+    assert "form <translate>...</translate>," in judge(Translated(thinking=False), "the dog", ITEM).explanation
+    assert judge(Translated(), said(""), ITEM).explanation == "the translation is empty"
     right = judge(Translated(), said("the dog sees a cat"), ITEM)
     assert right.value == 2.0 and right.status == "ok" and right.parts["form"].value == 1.0
     # 4 of 5 words, 3 of 4 pairs, 2 of 3 triples, 1 of 2 quadruples: (4/5 3/4 2/3 1/2)^(1/4) = .6687

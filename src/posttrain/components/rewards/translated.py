@@ -112,7 +112,10 @@ class Translated(Reward):
         form = Score(value=-1.0 if text is None else 1.0, status="wrong" if text is None else "ok")
         if not text:
             value = form.value - 2.0
-            return Score(value=value, status="wrong", explanation="broken form or empty", parts={"form": form})
+            marks = MARKS if self.thinking else MARKS[2:]
+            wanted = f"not of the form {'...'.join(marks[:2])}{'...'.join(marks[2:])}, each once, in this order"
+            why = wanted if text is None else "the translation is empty"
+            return Score(value=value, status="wrong", explanation=why, parts={"form": form})
         if meant is not None and meant.status == "error":
             return failure(f"the semantic score failed: {meant.explanation}")
         bleu = _bleu(text, reference, TOKENIZERS.get(str(trajectory.task.fields.get("language")), "13a"), self._orders)
