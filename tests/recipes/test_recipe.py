@@ -8,7 +8,8 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.models import Model
-from posttrain.recipes.overrides import from_tree, override, parse_value, resolve, to_tree
+from posttrain.recipes.files import find_recipe
+from posttrain.recipes.overrides import from_tree, override, parse_value, repeats, resolve, to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.settings.quickstart import quickstart
 from posttrain.stages.rl import RL
@@ -120,6 +121,19 @@ def test_a_path_that_two_stages_have_must_name_one() -> None:
     recipe = override(quickstart(), ["sft.learner.clip_norm=2.0"])
     assert to_tree(recipe)["stages"]["sft"]["learner"]["clip_norm"] == 2.0
     assert to_tree(recipe)["stages"]["rl"]["learner"]["clip_norm"] == 1.0
+
+
+def test_a_stage_that_is_set_to_null_is_left_out() -> None:
+    """One at least stays, and a setting of one that is gone is refused."""
+    recipe = find_recipe("grpo", ["world=FrozenLake-v1", "tasks=mine.jsonl"])
+    assert list(recipe.stages) == ["sft", "rl"]
+    for change in ("sft=null", "stages.sft=null"):
+        assert list(override(recipe, [change]).stages) == ["rl"]
+    with pytest.raises(UserError, match=r"no 'stages.sft'|no field 'sft'"):
+        override(recipe, ["sft=null", "sft.batch=2"])
+    with pytest.raises(UserError, match="stage"):
+        override(recipe, ["sft=null", "rl=null"])
+    assert repeats(override(recipe, ["sft=null"]), ["sft=null", "rl.steps=2"]) == []
 
 
 def test_a_path_of_the_recipe_comes_before_one_of_a_stage() -> None:

@@ -3,7 +3,8 @@
     posttrain run grpo rollout.n=16 objective.clip_high=0.28 tasks=mine.jsonl
 
 A path is resolved from the top of the recipe first (``tasks``, ``models.policy.lora``, ``stages.rl.steps``), then from
-the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML.
+the name of a stage (``rl.steps``), then inside the only stage that has it (``steps``). The value is YAML. A stage that
+is set to null is left out: ``sft=null``.
 """
 
 import re
@@ -118,7 +119,10 @@ def repeats(recipe: Recipe, changes: Sequence[str]) -> list[str]:
         path, _, _ = change.partition("=")
         if path in ("", "setting", "world", "view") or path.endswith("+"):
             continue
-        full = ".".join(resolve(tree, path))
+        try:
+            full = ".".join(resolve(tree, path))
+        except UserError:  # of a stage that was left out
+            continue
         for at in [at for at in given if at == full or at.startswith(f"{full}.")]:
             found.append(f"'{given.pop(at)}' does nothing, because '{change}' sets {full} after it")
         given[full] = change
@@ -194,6 +198,8 @@ def assign(tree: dict[str, Any], path: Sequence[str], value: Any, *, append: boo
     elif last == "kind" and node.get("kind") != value:
         node.clear()
         node["kind"] = value
+    elif value is None and path[:-1] == ["stages"] and last in node and len(node) > 1:
+        del node[last]
     else:
         node[last] = value
 

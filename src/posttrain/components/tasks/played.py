@@ -92,7 +92,7 @@ class Played(Tasks):
         if text is None and not seen.legal:
             raise UserError(
                 f"task {task.key} cannot be played: the environment '{self.environment.kind}' has no solver and lists "
-                "no legal actions; give demonstrations, or take a model that can act and drop the stage that imitates"
+                "no legal actions; give it a solver, or take a model that can act and leave imitation out (sft=null)"
             )
         return rng.choice(seen.legal or ()) if text is None else text
 
