@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from posttrain.components.environments._foreign import Adapter, make, split, tau2
+from posttrain.components.environments._foreign import Adapter, bfcl_worker, make, split, tau2
 from posttrain.errors import UserError
 
 BFCL = {
@@ -93,6 +93,13 @@ def test_bfcl(bfcl: Adapter) -> None:
     assert bfcl.step("Done.").terminated and bfcl.value() == 0.0
     bfcl.reset(3, {})
     assert "no tool '_load_scenario'" in bfcl.step(call("_load_scenario", config={})).text
+
+
+def test_answers_of_bfcl_that_json_lacks_are_texts() -> None:
+    """As the package writes them, with which they are compared."""
+    assert bfcl_worker.written({"result": 2}) == '{"result": 2}'
+    assert bfcl_worker.written({"result": 2j}) == "{'result': 2j}"
+    assert (bfcl_worker.written("a"), bfcl_worker.written(None)) == ("a", "None")
 
 
 def test_bfcl_is_refused_without_its_package_or_category() -> None:

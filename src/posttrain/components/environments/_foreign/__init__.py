@@ -29,7 +29,7 @@ PACKAGES: Final = {
     "textarena": "textarena",
     "gem": "gem",
     "textworld": "textworld",
-    "openenv": "openenv",
+    "openenv": "openenv.core",
     "mcp": "mcp",
     "open_spiel": "pyspiel",
     "tau2": "tau2",
