@@ -56,6 +56,26 @@ def test_standardized_dimensions_have_no_scale_and_a_constant_one_counts_nothing
     assert values(reward, rows[0]) == [0.0], "one rollout alone"
 
 
+@pytest.mark.parametrize("own_tokens", [False, True])
+def test_a_rollout_beyond_the_context_is_read_up_to_its_end_and_counted(own_tokens: bool) -> None:
+    class Short(Fixed):
+        context = 4
+
+        async def scores(self, token_ids: np.ndarray, *, vectors: np.ndarray | None = None) -> np.ndarray:
+            assert len(token_ids) <= 4
+            return np.array(self.rows[0], np.float32)
+
+    context = RewardContext(samplers={"reward": Short([1.0, 0.0])})
+    for reward in (
+        Heads(weights={"a": 1.0, "b": 0.0}, own_tokens=own_tokens),
+        Robust(heads=1, role="reward", own_tokens=own_tokens),
+    ):
+        scores = score_all(reward, attempt("a"), attempt("a a a"), context=context)
+        assert [score.value for score in scores] == [1.0, 1.0]
+        assert [score.parts["cut"].value for score in scores] == [float(own_tokens), 1.0]
+        assert reward.reads_sampled == (frozenset() if own_tokens else {"reward"})
+
+
 def test_levels_are_expected_ones() -> None:
     """Logits 0, log 2, 0 are 1/4, 1/2, 1/4 of the levels 0, 1, 2."""
     reward = Heads(weights={"a": 1.0}, levels=3)

@@ -70,6 +70,15 @@ def test_a_judge_says_yes_or_no_to_one_criterion_at_a_time() -> None:
     assert by_judge("hm", "yes", "YES")[0].value == 0.0, "a second try, and the negative one subtracts"
 
 
+def test_a_long_answer_is_cut_at_its_end_and_counted() -> None:
+    box = Replies("yes", "yes")
+    context = RewardContext(samplers={"judge": box})
+    task = of([{"criterion": "is polite", "points": 1}])
+    scores = score_all(Rubric(role="judge", longest=3), attempt("abc", task), attempt("abcdef", task), context=context)
+    assert [score.parts["cut"].value for score in scores] == [0.0, 1.0]
+    assert "\nabc\n<<<END" in box.prompts[1]
+
+
 def test_a_judge_without_a_verdict_is_an_error() -> None:
     score, _ = by_judge("hm", "yesterday")
     assert score.status == "error" and math.isnan(score.value)

@@ -17,7 +17,7 @@ from posttrain.component import Component
 from posttrain.engines import Sampler, sampler_of
 from posttrain.errors import UserError
 from posttrain.signals import Signal
-from posttrain.types import Fact, Group, IntArray, Score, Task, Trajectory
+from posttrain.types import Fact, FloatArray, Group, IntArray, Score, Task, Trajectory
 
 ALIASES: Final = {"translation": "translated"}
 """Other names of kinds, where one is named by a text."""
@@ -224,6 +224,17 @@ def in_own_tokens(trajectory: Trajectory, sampler: Sampler) -> IntArray:
         )
     ids = np.concatenate([sampler.encode(prompt), sampler.encode_completion(prompt, trajectory.completion)])
     return np.asarray(ids, np.int64)
+
+
+def read_by(
+    sampler: Sampler, trajectory: Trajectory, *, own_tokens: bool = False
+) -> tuple[IntArray, FloatArray | None, bool]:
+    """What a head reads of a rollout: its ids and vectors up to the end of the context, and whether it goes on."""
+    ids, vectors = trajectory.token_ids, trajectory.vectors
+    if own_tokens:
+        ids, vectors = in_own_tokens(trajectory, sampler), None
+    room = sampler.context
+    return ids[:room], None if vectors is None else vectors[:room], len(ids) > room
 
 
 def counted(holds: bool) -> Score:

@@ -21,7 +21,7 @@ from pydantic import Field, NonNegativeFloat, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure, in_own_tokens
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, read_by
 from posttrain.signals import Signal
 from posttrain.types import Group, Score
 
@@ -76,8 +76,8 @@ class Heads(Reward):
         if not len(group):
             return []
         sampler = context.sampler(self.role, self.kind)
-        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
-        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors in read))
+        read = [read_by(sampler, trajectory, own_tokens=self.own_tokens) for trajectory in group]
+        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors, _ in read))
         output_NO = np.stack(found).astype(np.float64)
         wanted = len(self.weights) * (self.levels or 1)
         if output_NO.shape[1] != wanted:
@@ -89,8 +89,8 @@ class Heads(Reward):
         weight_K = np.array([*self.weights.values()])
         value_N = part_NK @ (weight_K / weight_K.sum())
         return [
-            self._score(float(value), score_K) if ok else failure(f"the role '{self.role}' gives {output_O}")
-            for value, score_K, ok, output_O in zip(value_N, score_NK, sound, output_NO, strict=True)
+            self._score(float(value), score_K, cut) if ok else failure(f"the role '{self.role}' gives {output_O}")
+            for value, score_K, ok, output_O, (_, _, cut) in zip(value_N, score_NK, sound, output_NO, read, strict=True)
         ]
 
     def _read(self, output_NO: np.ndarray) -> np.ndarray:
@@ -101,9 +101,10 @@ class Heads(Reward):
         power_NKL = np.exp(logit_NKL - logit_NKL.max(-1, keepdims=True))
         return np.asarray((power_NKL / power_NKL.sum(-1, keepdims=True)) @ np.arange(self.levels))
 
-    def _score(self, value: float, score_K: np.ndarray) -> Score:
+    def _score(self, value: float, score_K: np.ndarray, cut: bool) -> Score:
         by_name = dict(zip(self.weights, map(float, score_K), strict=True))
         parts = {name: Score(value=x, status="ok" if x >= self.correct_at else "wrong") for name, x in by_name.items()}
+        parts.setdefault("cut", counted(cut))
         explanation = ", ".join(f"{name} {x:.3g}" for name, x in by_name.items())
         return Score(
             value=value, status="ok" if value >= self.correct_at else "wrong", explanation=explanation, parts=parts

@@ -16,10 +16,9 @@ from typing import Literal
 from pydantic import NonNegativeFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, counted, failure, in_own_tokens
-from posttrain.engines import Sampler
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, read_by
 from posttrain.signals import Signal
-from posttrain.types import FloatArray, Group, IntArray, Score, Trajectory
+from posttrain.types import Group, Score, Trajectory
 
 
 @frozen
@@ -54,10 +53,9 @@ class RewardModel(Reward):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory by its own tokens."""
         sampler = context.sampler(self.role, self.kind)
-        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
-        room = sampler.context
-        values = await asyncio.gather(*(_scored(sampler, ids[:room], vectors, room) for ids, vectors in read))
-        return [self._score(t, value, len(ids) > room) for t, value, (ids, _) in zip(group, values, read, strict=True)]
+        read = [read_by(sampler, trajectory, own_tokens=self.own_tokens) for trajectory in group]
+        values = await asyncio.gather(*(sampler.score(ids, vectors=vectors) for ids, vectors, _ in read))
+        return [self._score(t, value, cut) for t, value, (_, _, cut) in zip(group, values, read, strict=True)]
 
     def _score(self, trajectory: Trajectory, output: float, cut: bool) -> Score:
         """The model's output less the length penalty."""
@@ -69,7 +67,3 @@ class RewardModel(Reward):
             explanation += f"; {output - value:.4g} taken off for {len(trajectory.completion)} characters"
         status: Literal["ok", "wrong"] = "ok" if value >= self.correct_at else "wrong"
         return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})
-
-
-async def _scored(sampler: Sampler, token_ids: IntArray, vectors: FloatArray | None, room: int) -> float:
-    return await sampler.score(token_ids, vectors=None if vectors is None else vectors[:room])

@@ -17,13 +17,14 @@ Differs: one note has alpha 0 for plain RLHF, which contradicts equation 7; the 
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure, in_own_tokens
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, read_by
 from posttrain.signals import Signal
 from posttrain.types import FloatArray, Group, Score
 
@@ -64,9 +65,13 @@ class Robust(Reward):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every trajectory by its own tokens."""
         sampler = context.sampler(self.role, self.kind)
-        read = [(in_own_tokens(t, sampler), None) if self.own_tokens else (t.token_ids, t.vectors) for t in group]
-        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors in read))
-        return [self.of_outputs(output_O) for output_O in found]
+        read = [read_by(sampler, trajectory, own_tokens=self.own_tokens) for trajectory in group]
+        found = await asyncio.gather(*(sampler.scores(ids, vectors=vectors) for ids, vectors, _ in read))
+        scores = [self.of_outputs(output_O) for output_O in found]
+        return [
+            replace(score, parts={**score.parts, "cut": counted(cut)}) if score.parts else score
+            for score, (_, _, cut) in zip(scores, read, strict=True)
+        ]
 
     def of_outputs(self, output_O: FloatArray) -> Score:
         """The score for the outputs of one text: K means, then K logarithms of standard deviations."""

@@ -20,8 +20,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from posttrain.component import frozen, nearest
-from posttrain.components.rewards import Reward, RewardContext, failure
-from posttrain.datasets.templates import Template, asked, fill, marked, question_of
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.datasets.templates import Template, asked, fill, marked, question_of, shortened
 from posttrain.engines import Sampling, Writer
 from posttrain.errors import NoAnswer, TaskFault, UserError
 from posttrain.types import Group, Message, Score, Task, Trajectory
@@ -44,6 +44,9 @@ class Rubric(Reward):
     """The judge of criteria without ``words``; None has no judge."""
     template: Template = TEMPLATE
     """The judge's prompt. Placeholders: question, completion (between marks), criterion."""
+    longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
+    """Characters of a completion that the judge is shown, its first ones. ``reward/cut`` is the share of those with
+    more."""
     tries: Annotated[int, Field(ge=1, le=100)] = 10
     """Replies that are sampled at most until one has yes or no."""
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=64)
@@ -89,12 +92,14 @@ class Rubric(Reward):
         reached = sum(row["points"] for row, one in zip(criteria, met, strict=True) if one)
         value = reached / possible if possible else 0.0
         read = self.role is not None and any(not row["words"] for row in criteria)
+        cut = shortened(trajectory.completion, self.longest)[1]
         by = f"; by {asked(str(self.role), self.template)}" if read else ""
         listed = ", ".join(row["text"] for row, one in zip(criteria, met, strict=True) if one) or "none"
         return Score(
             value=value,
             status="ok" if value >= self.correct_at else "wrong",
             explanation=f"{reached:g} of {possible:g} points: {listed[:200]}{by}",
+            parts={"cut": counted(cut)} if read else {},
         )
 
     async def _met(self, row: Mapping[str, Any], trajectory: Trajectory, writer: Writer | None) -> bool | str:
@@ -105,7 +110,8 @@ class Rubric(Reward):
             return all(set(re.findall(r"\w+", word.casefold())) <= found for word in row["words"])
         if writer is None:
             return "no words decide it, and there is no judge"
-        values = {"question": question_of(trajectory.task), "completion": marked(text), "criterion": row["text"]}
+        part, _ = shortened(text, self.longest)
+        values = {"question": question_of(trajectory.task), "completion": marked(part), "criterion": row["text"]}
         prompt = (Message(role="user", content=fill(self.template, values)),)
         for _ in range(self.tries):
             try:

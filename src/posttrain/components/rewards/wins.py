@@ -11,11 +11,12 @@ in its prompt, is the reward `duels`.
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, read_by
 from posttrain.signals import Signal
 from posttrain.types import Group, Score
 
@@ -50,7 +51,8 @@ class Wins(Reward):
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Rate all, and count wins."""
         sampler = context.sampler(self.role, self.kind)
-        rated = np.array(await asyncio.gather(*(sampler.score(t.token_ids, vectors=t.vectors) for t in group)))
+        read = [read_by(sampler, trajectory) for trajectory in group]
+        rated = np.array(await asyncio.gather(*(sampler.score(ids, vectors=vectors) for ids, vectors, _ in read)))
         found: list[Score] = []
         for i, own in enumerate(rated):
             if not np.isfinite(own):
@@ -59,6 +61,8 @@ class Wins(Reward):
             others = np.delete(rated, i)
             others = others[np.isfinite(others)]
             share = float(((others < own) + 0.5 * (others == own)).mean()) if len(others) else 0.5
-            status = "ok" if share > 0.5 else "wrong"
-            found.append(Score(value=share, status=status, explanation=f"rated {own:.4g}, above {share:.0%}"))  # type: ignore[arg-type]
+            status: Literal["ok", "wrong"] = "ok" if share > 0.5 else "wrong"
+            parts = {"cut": counted(read[i][2])}
+            explanation = f"rated {own:.4g}, above {share:.0%}"
+            found.append(Score(value=share, status=status, explanation=explanation, parts=parts))
         return found
