@@ -6,9 +6,11 @@ KL, no entropy, one update a batch, every group.
 
     posttrain run mt_r1_zero tasks=mine.jsonl model=FOLDER
     # columns: prompt, answer (the reference), source, language (zh, ja, en, ...)
-    posttrain run mt_r1_zero reward.measure=mix reward.semantic=./mine.py:comet tasks=mine.jsonl model=FOLDER
+    posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: comet, folder: COMET}' tasks=mine.jsonl
+    posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: semantic, against: source}' tasks=mine.jsonl
 
-`./mine.py:comet` gets the translation as the completion and the task, and returns 0 to 1; no such model is bundled.
+`comet` reads a COMET model in a folder of yours; `semantic` is a small multilingual encoder; a function of your own,
+`./mine.py:score`, gets the translation as the completion and the task, and returns 0 to 1.
 `reward.discrete=true` adds 2 or -1.5 by thresholds.
 
 Differs: the semantic score is 0 for a copy of the source. The model imitates a few demonstrations first, which is the
@@ -18,7 +20,10 @@ Measured here, five seeds of a tabular translator of a cipher (`docs/experiments
 are whole after 13.2 [11.2, 15.2] of 300 steps, and BLEU comes after that. It is 0.998 [0.997, 0.998] at the end with
 BLEU and 0.998 [0.997, 0.999] with both; words in common whatever their order, a score of meaning that sees no order,
 leave it at 0.594 [0.429, 0.759], with 0.973 [0.898, 1.048] of the words, where BLEU has 1.000: no measure but BLEU wins
-here. That a broken form loses 2 more makes no difference: rewards are divided by their standard deviation. One run of
+here. From Spanish, with `semantic` beside the source (``--learned``, 150 steps), BLEU is 0.995 [0.994, 0.996] with
+BLEU, 0.935 [0.781, 1.089] with meaning and 0.996 [0.995, 0.996] with both; likeness in meaning is 0.828 [0.824, 0.831],
+0.814 [0.778, 0.851] and 0.828 [0.824, 0.832]: BLEU wins its own measure, meaning does not, both are as good as
+BLEU. That a broken form loses 2 more makes no difference: rewards are divided by their standard deviation. One run of
 the default learns the form, of 60 % of held-out translations after imitation and of 94 % after reinforcement, and no
 BLEU (0.13 and 0.12 in the first and last ten of 40 steps).
 """
