@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.kernels import layers
+from posttrain.kernels._build import built
 from posttrain.models import LoRA
 from posttrain.policies._modules import Layer
 from posttrain.policies._shape import Rope, Shape
@@ -291,3 +292,15 @@ def test_products_by_hand() -> None:
     for rows, left, right in ((1, 1, 1), (97, 7, 70), (200, 130, 64)):
         x, y = (torch.randn(rows, n, generator=draw).bfloat16() for n in (left, right))
         assert torch.allclose(layers.outer(x, y).double(), x.double().t() @ y.double(), rtol=2**-8, atol=1e-2)
+
+
+@wide
+def test_blocks_leave_two_threads_with_nearly_the_same_rows() -> None:
+    library = built().library
+    assert library is not None
+    for rows in (1, 36, 37, 256, 480, 512, 700, 4096):
+        size = int(library.rows_of_block(rows))
+        blocks = -(-rows // size)
+        longest = -(-blocks // 2) * size  # of what the thread has that takes the first block
+        assert size % 6 == 0 and 36 <= size <= 72
+        assert longest <= max(size, 1.1 * rows / 2 + 6), f"{rows} rows in blocks of {size}"

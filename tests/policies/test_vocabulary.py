@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from posttrain.kernels.products import has_wide_vectors
 from posttrain.policies import vocabulary
 from posttrain.policies.vocabulary import embedded, logits, rounded_once
+from posttrain.training.masters import Masters
 
 CHUNKS = 40
 
@@ -90,3 +92,35 @@ def test_the_outermost_gives_and_an_error_leaves_nothing_open() -> None:
     assert weight_VD.grad is None
     backward()
     assert weight_VD.grad is not None
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_memory_of_a_sum_is_written_over_by_the_next(dtype: torch.dtype) -> None:
+    """Micro-batches have the gradients that they have apart, and one sum beside the total."""
+    weight_VD = torch.nn.Parameter(torch.zeros(12, 5, dtype=dtype))
+    _, backward = tied(weight_VD)
+    masters = Masters({"embedding": weight_VD}, kept=True)
+    total = masters.parameters["embedding"]
+
+    def micro_batches(number: int) -> list[Tensor]:
+        after = []
+        for _ in range(number):
+            with masters.collecting({"embedding"}):
+                backward()
+            assert total.grad is not None
+            after.append(total.grad.clone())
+        return after
+
+    apart = micro_batches(3)
+    assert masters.spare is None
+    total.grad = None
+    with masters.reusing():
+        together = micro_batches(2)
+        (spare,) = masters.spare or []
+        spare.fill_(float("nan"))  # nothing of it is read
+        together += micro_batches(1)
+        if has_wide_vectors():  # torch's own products take no room
+            assert [one.data_ptr() for one in masters.spare or []] == [spare.data_ptr()]
+    assert masters.spare is None
+    assert all(map(torch.equal, together, apart))

@@ -13,6 +13,8 @@ const int64_t HIGH = 1536;  // rows that are copied before they are multiplied
 const int64_t BROAD = 1024; // columns that are
 const int64_t BLOCK = 48;   // rows of a task
 const int64_t WIDE = 8;     // numbers of a step that are copied for a tile, more than it has rows
+const int64_t COPIED = 96;  // rows that are copied together: whole tiles, and whole lines of what is transposed
+const int64_t SOON = 8;     // steps by which their numbers are fetched ahead
 
 // Number (i, j) of a matrix is at[i * by_row + j * by_column].
 template <typename T> struct Matrix {
@@ -40,22 +42,33 @@ template <typename T> static Number<T> number(Matrix<T> a, int64_t row, int64_t 
     }
 }
 
-// The numbers of up to `TALL` rows as a tile takes them: [steps][WIDE].
+// What a tile is given of two terms of `WIDE` rows that lie side by side, or of one.
+template <typename T> static inline void copy_step(const T *first, const T *second, Number<T> *to) {
+    if constexpr (PAIRS<T>)
+        for (int64_t r = 0; r < WIDE; r++) to[r] = uint32_t(first[r].bits) | uint32_t(second[r].bits) << 16;
+    else
+        for (int64_t r = 0; r < WIDE; r++) to[r] = load(first[r]);
+}
+
+// The numbers of some rows as tiles take them: [tiles][steps][WIDE], with `by_tile` numbers a tile. `terms` are those of the
+// matrix, `left` the rows that it has from here on.
 template <typename T>
-static void copy_rows(Matrix<T> a, int64_t row, int64_t rows, int64_t column, int64_t end, int64_t terms, Number<T> *to) {
+static void copy_rows(Matrix<T> a, int64_t row, int64_t rows, int64_t left, int64_t column, int64_t end, int64_t terms,
+                      Number<T> *to, int64_t by_tile) {
     for (; column < end; column += STEP<T>, to += WIDE) {
-        if constexpr (PAIRS<T>) {
-            if (a.by_row == 1 && rows >= WIDE && column + 1 < terms) {
-                const bfloat16 *first = a.from(row, column), *second = a.from(row, column + 1);
-                for (int64_t r = 0; r < WIDE; r++) to[r] = uint32_t(first[r].bits) | uint32_t(second[r].bits) << 16;
-                continue;
+        int64_t done = 0;
+        if (a.by_row == 1 && column + STEP<T> <= terms) { // all rows of a term lie in a few lines of memory
+            const T *first = a.from(row, column), *second = first + (STEP<T> - 1) * a.by_column;
+            const T *soon = first + SOON * STEP<T> * a.by_column;
+            for (int64_t line = 0; line < rows; line += 64 / sizeof(T)) {
+                __builtin_prefetch(soon + line);
+                if (STEP<T> == 2) __builtin_prefetch(soon + a.by_column + line);
             }
-        } else if (a.by_row == 1 && rows >= WIDE) {
-            const T *from = a.from(row, column);
-            for (int64_t r = 0; r < WIDE; r++) to[r] = load(from[r]);
-            continue;
+            for (; done < rows && done + WIDE <= left; done += TALL)
+                copy_step(first + done, second + done, to + done / TALL * by_tile);
         }
-        for (int64_t r = 0; r < TALL && r < rows; r++) to[r] = number(a, row + r, column, terms);
+        for (int64_t r = done; r < rows; r++)
+            to[r / TALL * by_tile + r % TALL] = number(a, row + r, column, terms);
     }
 }
 
@@ -123,9 +136,10 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
         for (int64_t high = 0; high < rows; high += HIGH) {
             int64_t low = std::min(high + HIGH, rows), blocks = (low - high + BLOCK - 1) / BLOCK;
             if (!in_place) {
-#pragma omp for schedule(dynamic, 4)
-                for (int64_t row = high; row < low; row += TALL)
-                    copy_rows(a, row, rows - row, begin, end, terms, tiles + (row - high) / TALL * tile);
+#pragma omp for schedule(dynamic, 1)
+                for (int64_t row = high; row < low; row += COPIED)
+                    copy_rows(a, row, std::min(COPIED, low - row), rows - row, begin, end, terms,
+                              tiles + (row - high) / TALL * tile, tile);
             }
             for (int64_t left = 0; left < columns; left += BROAD) {
                 int64_t right = std::min(left + BROAD, columns), across = (right - left + COLUMNS - 1) / COLUMNS;

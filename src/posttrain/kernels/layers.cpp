@@ -4,14 +4,24 @@
 // pass needs. Gradients of matrices are products over all rows: the caller makes them from what is given for it here.
 //
 // Rows R, width D, heads H, key heads K, head width d, width of the MLP F. Matrices come as `lay_out` has them. Every sum
-// over rows (gradients of norm weights) is taken in blocks of fixed size, in order.
+// over rows (gradients of norm weights) is taken in blocks, in order.
 
 #include "row.h"
 #include "tiles.h"
 
 #include <omp.h>
 
-const int64_t BLOCK = 48; // rows that a thread takes through everything at a time
+// Rows that a thread takes through everything at a time: as many as stay near it, in whole tiles, so that threads end
+// together. 512 rows in blocks of 48 are 11, of which two threads take 288 and 224 rows; in blocks of 66 they take 264 and
+// 248. It depends on the rows alone: sums over rows are by block, and must not change with the number of threads.
+static int64_t block_of(int64_t rows) {
+    int64_t best = 6 * TALL, least = INT64_MAX;
+    for (int64_t size = best; size <= 12 * TALL; size += TALL) {
+        int64_t blocks = (rows + size - 1) / size, longest = (blocks + 1) / 2 * size;
+        if (longest <= least) best = size, least = longest;
+    }
+    return best;
+}
 
 template <typename In> static inline void take(int64_t width, const In *in, float *out) {
 #pragma omp simd
@@ -59,21 +69,22 @@ template <typename T>
 static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, float head_eps, const T *x, const T *delta,
                            const T *norm, const Laid<T> *panels, const T *bias, Angles<T> by, T *total, float *rstd,
                            T *straight, float *head_rstd, Projected<T> out, int threads) {
+    const int64_t size = block_of(rows);
 #pragma omp parallel num_threads(threads)
     {
-        Near hidden(BLOCK, width), projected(BLOCK, n.all());
+        Near hidden(size, width), projected(size, n.all());
         Memory<T> own(n.rotated());
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
-            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+        for (int64_t begin = 0; begin < rows; begin += size) {
+            int64_t count = rows - begin < size ? rows - begin : size;
             soon.clear();
             for (T *head : {out.query, out.key, out.value}) {
                 int64_t wide = (head == out.query ? n.query : n.key) * n.width;
                 soon.add(head + begin * wide, count * wide);
             }
             if (straight) soon.add(straight + begin * n.rotated(), count * n.rotated());
-            int64_t next = begin + omp_get_num_threads() * BLOCK, more = rows - next < BLOCK ? rows - next : BLOCK;
+            int64_t next = begin + omp_get_num_threads() * size, more = rows - next < size ? rows - next : size;
             for (const T *of_width : {x, delta, (const T *)total})
                 if (of_width && more > 0) soon.add(of_width + next * width, more * width);
             for (int64_t r = 0; r < count; r++) {
@@ -115,18 +126,19 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                             const Laid<T> *panels, Angles<T> by, const T *straight, const float *head_rstd,
                             Projected<const T> grad, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,
                             float *partial, int threads) {
+    const int64_t size = block_of(rows);
 #pragma omp parallel num_threads(threads)
     {
-        Near projected(BLOCK, n.all()), grad_hidden(BLOCK, width);
+        Near projected(size, n.all()), grad_hidden(size, width);
         Memory<float> room(n.width);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
-            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+        for (int64_t begin = 0; begin < rows; begin += size) {
+            int64_t count = rows - begin < size ? rows - begin : size;
             soon.clear();
             for (const T *of_width : {total, grad_total, (const T *)hidden, (const T *)grad_x})
                 if (of_width) soon.add(of_width + begin * width, count * width);
-            int64_t next = begin + omp_get_num_threads() * BLOCK, more = rows - next < BLOCK ? rows - next : BLOCK;
+            int64_t next = begin + omp_get_num_threads() * size, more = rows - next < size ? rows - next : size;
             if (more > 0) {
                 for (const T *head : {grad.query, grad.key, grad.value}) {
                     int64_t wide = (head == grad.query ? n.query : n.key) * n.width;
@@ -135,7 +147,7 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                 if (straight) soon.add(straight + next * n.rotated(), more * n.rotated());
                 soon.add(grad_projected + next * n.all(), more * n.all());
             }
-            float *sums = partial + begin / BLOCK * (width + 2 * n.width);
+            float *sums = partial + begin / size * (width + 2 * n.width);
             std::memset(sums, 0, (width + 2 * n.width) * sizeof(float));
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r, angle = row * (n.width / 2);
@@ -173,14 +185,15 @@ template <typename T>
 static void after_forward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, float eps, const T *x,
                           const T *attended, AfterWeights<T> by, T *total, float *rstd, T *kept_gate,
                           T *kept_up, T *delta, int threads) {
+    const int64_t size = block_of(rows);
 #pragma omp parallel num_threads(threads)
     {
-        Near seen(BLOCK, attended_width), hidden(BLOCK, width), both(BLOCK, 2 * mlp_width);
-        Near gated(BLOCK, mlp_width);
+        Near seen(size, attended_width), hidden(size, width), both(size, 2 * mlp_width);
+        Near gated(size, mlp_width);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
-            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
+        for (int64_t begin = 0; begin < rows; begin += size) {
+            int64_t count = rows - begin < size ? rows - begin : size;
             soon.clear();
             soon.add(x + begin * width, count * width);
             soon.add(total + begin * width, count * width);
@@ -226,15 +239,16 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
                            const T *total, const float *rstd, T *kept_gate, T *kept_up,
                            const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x, T *grad_attended,
                            float *partial, int threads) {
+    const int64_t size = block_of(rows);
 #pragma omp parallel num_threads(threads)
     {
-        Near given(BLOCK, width), grad_gated(BLOCK, mlp_width), both(BLOCK, 2 * mlp_width);
-        Near grad_seen(BLOCK, attended_width);
+        Near given(size, width), grad_gated(size, mlp_width), both(size, 2 * mlp_width);
+        Near grad_seen(size, attended_width);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t begin = 0; begin < rows; begin += BLOCK) {
-            int64_t count = rows - begin < BLOCK ? rows - begin : BLOCK;
-            float *sums = partial + begin / BLOCK * width;
+        for (int64_t begin = 0; begin < rows; begin += size) {
+            int64_t count = rows - begin < size ? rows - begin : size;
+            float *sums = partial + begin / size * width;
             std::memset(sums, 0, width * sizeof(float));
             soon.clear();
             for (const T *of_mlp : {kept_gate, kept_up, gated}) soon.add(of_mlp + begin * mlp_width, count * mlp_width);
@@ -326,6 +340,9 @@ extern "C" int has_wide_vectors() {
     return 0;
 #endif
 }
+
+// Over how many rows sums are taken by themselves.
+extern "C" int64_t rows_of_block(int64_t rows) { return block_of(rows); }
 
 // Whether panels of bfloat16 are in pairs.
 extern "C" int lays_out_pairs() { return PAIRS<bfloat16>; }

@@ -9,6 +9,7 @@ R rows, D width, H heads, K key heads, d width of a head, A = H d.
 """
 
 from collections.abc import Callable, Sequence
+from ctypes import c_int64
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
@@ -24,8 +25,6 @@ from posttrain.kernels.products import has_wide_vectors, master_of, product
 
 __all__ = ["Adapted", "after_attention", "before_attention", "covered", "has_wide_vectors"]
 
-BLOCK: Final = 48
-"""Rows whose gradients of a norm's weight are summed together; as in the source."""
 COLUMNS: Final = 64
 """Outputs in a panel of a matrix, as in the source."""
 LARGE: Final = 1 << 18
@@ -63,6 +62,13 @@ def lays_out_pairs() -> bool:
     """Whether the processor multiplies bfloat16 in pairs (AVX-512 BF16): then panels are of that type."""
     library = built().library
     return library is not None and bool(library.lays_out_pairs())
+
+
+def _blocks(rows: int) -> int:
+    """In how many blocks the kernels take so many rows; the gradient of a norm's weight is summed in each."""
+    library = built().library
+    assert library is not None, "callers check first"
+    return -(-rows // int(library.rows_of_block(c_int64(rows))))
 
 
 def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Module]) -> bool:
@@ -179,7 +185,7 @@ class BeforeAttention(torch.autograd.Function):
         grads = [_or_zeros(grad, total, shape) for grad, shape in zip(grad_heads, shapes, strict=True)]
         parts = [len(matrix) for matrix in matrices]
         grad_projected, hidden = total.new_empty(rows, sum(parts)), torch.empty_like(total)
-        grad_x, partial = torch.empty_like(total), torch.empty(-(-rows // BLOCK), width + 2 * d)
+        grad_x, partial = torch.empty_like(total), torch.empty(_blocks(rows), width + 2 * d)
         more = None if grad_total is None else grad_total.contiguous()
         given = (total, rstd, norm, below(matrices), *angles, straight, head_rstd, *grads, more)
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
@@ -236,7 +242,7 @@ class AfterAttention(torch.autograd.Function):
         more = None if grad_total is None else grad_total.contiguous()
         gated = total.new_empty(rows, mlp_width)
         hidden, grad_x, grad_attended = torch.empty_like(total), torch.empty_like(total), torch.empty_like(attended)
-        partial = torch.empty(-(-rows // BLOCK), width)
+        partial = torch.empty(_blocks(rows), width)
         panels = [below(those) for those in ([output], [gate, up], [down])]
         given = (*panels, norm, total, rstd, *halves, grad_delta, more)
         results = (gated, hidden, grad_x, grad_attended, partial)

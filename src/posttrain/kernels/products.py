@@ -38,9 +38,17 @@ def covered(*matrices: Tensor) -> bool:
     )
 
 
-def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None, rounded: bool = False) -> Tensor:
+def product(
+    a_MK: Tensor,
+    b_KN: Tensor,
+    *,
+    added_to: Tensor | None = None,
+    into: Tensor | None = None,
+    rounded: bool = False,
+) -> Tensor:
     """[M, N] ``a @ b`` in float32, of `covered` matrices with any strides; added to a contiguous one if it is given,
-    and before that `rounded` to their type if it is to be.
+    and before that `rounded` to their type if it is to be. Without one it is written `into` memory that is given: new
+    memory comes from the system page by page, which takes as long as the product where it is large.
 
     A row depends on no other row of ``a``, and no number on the number of threads.
     """
@@ -50,9 +58,11 @@ def product(a_MK: Tensor, b_KN: Tensor, *, added_to: Tensor | None = None, round
         return whole.float() if added_to is None else added_to.add_(whole)
     if rows * columns * terms == 0:
         return torch.zeros(rows, columns) if added_to is None else added_to
-    found = torch.empty(rows, columns) if added_to is None else added_to
-    if added_to is None and found.nbytes >= LARGE:  # mapped for this tensor alone
-        take_large_pages(found.data_ptr(), found.nbytes)
+    found = added_to if added_to is not None else into
+    if found is None:
+        found = torch.empty(rows, columns)
+        if found.nbytes >= LARGE:  # mapped for this tensor alone
+            take_large_pages(found.data_ptr(), found.nbytes)
     assert found.is_contiguous() and found.dtype == torch.float32
     (a_by_row, a_by_column), (b_by_row, b_by_column) = a_MK.stride(), b_KN.stride()
     given = (a_MK, a_by_row, a_by_column, b_KN, b_by_row, b_by_column)

@@ -42,22 +42,40 @@ static inline void interleave(int64_t count, const bfloat16 *first, const bfloat
     }
 }
 
+// Lays out [inputs][outputs], given by its strides, as a part of a matrix of `all_inputs` that begins at the given input and
+// output: panels [all outputs / 64][all inputs][64]. Threads take some inputs each where outputs lie side by side in memory,
+// so that it is read in its order, and else some panels.
+template <typename Piece>
+static void in_pieces(int64_t first_output, int64_t outputs, int64_t inputs, bool side_by_side, int threads, Piece piece) {
+    const int64_t SOME = 16; // inputs
+    int64_t first = first_output / COLUMNS, last = up_to(first_output + outputs, COLUMNS) / COLUMNS;
+    if (side_by_side) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t begin = 0; begin < inputs; begin += SOME)
+            for (int64_t number = first; number < last; number++)
+                piece(number, begin, begin + SOME < inputs ? begin + SOME : inputs);
+    } else {
+#pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t number = first; number < last; number++) piece(number, 0, inputs);
+    }
+}
+
 // As below, in pairs.
 static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,
                           int64_t outputs, const bfloat16 *from, int64_t by_input, int64_t by_output,
                           bfloat16 *panels, int threads) {
     int64_t last = first_output + outputs, panel_size = up_to(all_inputs, 2) * COLUMNS;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t number = first_output / COLUMNS; number < up_to(last, COLUMNS) / COLUMNS; number++) {
+    bool side_by_side = by_output == 1 && first_input % 2 == 0; // two inputs are two rows of memory
+    in_pieces(first_output, outputs, inputs, side_by_side, threads, [=](int64_t number, int64_t from_input, int64_t end_input) {
         int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
         int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
         bfloat16 *panel = panels + number * panel_size + begin % COLUMNS * 2;
         const bfloat16 *at = from + (begin - first_output) * by_output;
-        if (by_output == 1 && first_input % 2 == 0) { // two inputs are two rows of memory
-            for (int64_t i = 0; i < inputs; i += 2)
+        if (side_by_side) {
+            for (int64_t i = from_input; i < end_input; i += 2)
                 interleave(count, at + i * by_input, i + 1 < inputs ? at + (i + 1) * by_input : nullptr,
                            panel + (first_input + i) * COLUMNS);
-            continue;
+            return;
         }
         bool squares = by_input == 1 && first_input % 2 == 0;
         for (int64_t i = 0; i < inputs; i += 2 * PAGE)
@@ -78,25 +96,22 @@ static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first
                     for (int64_t b = 0; b < across; b++) to[2 * b] = corner[a * by_input + b * by_output];
                 }
             }
-    }
+    });
 }
 
-// Lays out [inputs][outputs], given by its strides, as a part of a matrix of `all_inputs` that begins at the given input and
-// output: panels [all outputs / 64][all inputs][64].
 template <typename T>
 static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs, int64_t outputs,
                     const T *from, int64_t by_input, int64_t by_output, float *panels, int threads) {
     int64_t last = first_output + outputs;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t number = first_output / COLUMNS; number < up_to(last, COLUMNS) / COLUMNS; number++) {
+    in_pieces(first_output, outputs, inputs, by_output == 1, threads, [=](int64_t number, int64_t from_input, int64_t end_input) {
         int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
         int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
         float *panel = panels + (number * all_inputs + first_input) * COLUMNS + begin % COLUMNS, square[PAGE][PAGE];
         const T *at = from + (begin - first_output) * by_output;
         if (by_output == 1) {
-            for (int64_t i = 0; i < inputs; i++)
+            for (int64_t i = from_input; i < end_input; i++)
                 for (int64_t j = 0; j < count; j++) panel[i * COLUMNS + j] = load(at[i * by_input + j]);
-            continue;
+            return;
         }
         for (int64_t i = 0; i < inputs; i += PAGE) // in squares: lines of the cache are read and written whole
             for (int64_t j = 0; j < count; j += PAGE) {
@@ -114,7 +129,7 @@ static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_outpu
                 for (int64_t a = 0; a < down; a++)
                     for (int64_t b = 0; b < across; b++) panel[(i + a) * COLUMNS + j + b] = square[b][a];
             }
-    }
+    });
 }
 
 // Memory that will soon be read or written: brought near a line at a time, while products leave it idle.

@@ -26,10 +26,20 @@ BLOCK: Final = 1 << 18
 
 
 class Sums:
-    """Float32 sums of the gradients of large vocabularies in half precision, whose ``grad`` would round each part."""
+    """Float32 sums of the gradients of large vocabularies in half precision, whose ``grad`` would round each part.
 
-    def __init__(self) -> None:
+    `spare` are tensors that nobody needs any more: the next sum is written into one of them. Without them none is kept.
+    """
+
+    def __init__(self, spare: list[Tensor] | None = None) -> None:
         self._of: dict[int, tuple[Tensor, Tensor]] = {}
+        self.spare = spare
+
+    def room(self, weight: Tensor) -> Tensor | None:
+        """Takes a spare tensor for a sum of the shape of a weight; None where there is none."""
+        spare = self.spare or []
+        place = next((i for i, one in enumerate(spare) if one.shape == weight.shape), None)
+        return None if place is None else spare.pop(place)
 
     def get(self, weight: Tensor) -> Tensor | None:
         """[V, D] what there is for a weight."""
@@ -57,6 +67,8 @@ class Sums:
                 into.copy_(rounded)
             else:
                 into.add_(rounded.float())
+        if master.grad is not None:
+            keep_spare(sum_VD, self.spare)
         master.grad = total_VD
 
     def give_all(self) -> None:
@@ -65,18 +77,24 @@ class Sums:
             self.give(weight)
 
 
+def keep_spare(sum_VD: Tensor, spare: list[Tensor] | None) -> None:
+    """Keep a large sum that nobody needs any more, unless there is one of its shape, or none is kept."""
+    if spare is not None and sum_VD.numel() >= LARGE and all(one.shape != sum_VD.shape for one in spare):
+        spare.append(sum_VD)
+
+
 _OPEN: Final[ContextVar[Sums | None]] = ContextVar("sums", default=None)
 
 
 @contextmanager
-def rounded_once() -> Iterator[Sums]:
+def rounded_once(spare: list[Tensor] | None = None) -> Iterator[Sums]:
     """Inside, the gradient of a large vocabulary in half precision is summed in float32: those of chunks of logits, and
     of rows of the embedding. At the end of the outermost, what was not given away before is added to ``grad``.
     """
     if (outer := _OPEN.get()) is not None:
         yield outer
         return
-    sums = Sums()
+    sums = Sums(spare)
     token = _OPEN.set(sums)
     try:
         yield sums
@@ -125,10 +143,10 @@ def _keep(weight: Tensor, sums: Sums | None, sum_VD: Tensor) -> None:
         sums.put(weight, sum_VD)
 
 
-def _product(a: Tensor, b: Tensor, added_to: Tensor | None = None) -> Tensor:
-    """``a @ b`` in float32, added to what is given."""
+def _product(a: Tensor, b: Tensor, added_to: Tensor | None = None, into: Tensor | None = None) -> Tensor:
+    """``a @ b`` in float32, added to what is given, or written into it."""
     if products.covered(a, b):
-        return products.product(a, b, added_to=added_to)
+        return products.product(a, b, added_to=added_to, into=into)
     if a.dtype == torch.float32:
         return a @ b if added_to is None else added_to.addmm_(a, b)
     return (a @ b).float() if added_to is None else added_to.add_(a @ b)
@@ -162,5 +180,7 @@ class _Logits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         hidden, weight = ctx.saved_tensors
-        _keep(weight, ctx.sums, _product(grad.t(), hidden, _sum_of(weight, ctx.sums)))
-        return _product(grad, weight) if weight.dtype == torch.float32 else grad @ weight, None
+        before = _sum_of(weight, ctx.sums)
+        room = ctx.sums.room(weight) if before is None and ctx.sums is not None else None
+        _keep(weight, ctx.sums, _product(grad.t(), hidden, before, room))
+        return _product(grad, weight).to(hidden.dtype), None

@@ -184,10 +184,11 @@ class InProcess:
 
     def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
         """Gradients are added where they arise."""
-        for batch in batches:
-            with learner.masters.collecting(learner.policy.summed_in_parts):
-                done = Slice.of(learner.policy, batch, loss, progress)
-            yield done
+        with learner.masters.reusing():
+            for batch in batches:
+                with learner.masters.collecting(learner.policy.summed_in_parts):
+                    done = Slice.of(learner.policy, batch, loss, progress)
+                yield done
 
     def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
         """One forward pass after the other."""

@@ -13,7 +13,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from posttrain.policies.vocabulary import rounded_once
+from posttrain.policies.vocabulary import keep_spare, rounded_once
 
 HALF: Final = (torch.bfloat16, torch.float16)
 
@@ -29,6 +29,8 @@ class Masters:
         }
         self.own = {name: master for name, master in self.parameters.items() if master is not weights[name]}
         """Masters that are not the weights themselves."""
+        self.spare: list[Tensor] | None = None
+        """Large sums that were added to others, inside `reusing`; the next ones are written over them."""
 
     @torch.no_grad()
     def follow(self) -> None:
@@ -66,7 +68,7 @@ class Masters:
         for name, master in at_once.items():
             self._weights[name].master = master  # type: ignore[attr-defined]
         try:
-            with rounded_once() as sums:
+            with rounded_once(self.spare) as sums:
                 yield
                 for name in before:
                     sums.give(self._weights[name], self.own.get(name))
@@ -80,7 +82,19 @@ class Masters:
                 if name in self.own:
                     _collect(weight, self.own[name])
                 elif sum_before is not None:
-                    weight.grad = sum_before if weight.grad is None else sum_before.add_(weight.grad)
+                    if weight.grad is not None:
+                        sum_before.add_(weight.grad)
+                        keep_spare(weight.grad, self.spare)
+                    weight.grad = sum_before
+
+    @contextmanager
+    def reusing(self) -> Iterator[None]:
+        """Inside, the memory of a large sum that was added to another is kept for that of the next micro-batch."""
+        self.spare = []
+        try:
+            yield
+        finally:
+            self.spare = None
 
     @torch.no_grad()
     def publish(self) -> None:
