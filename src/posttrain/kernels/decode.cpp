@@ -6,7 +6,7 @@
 // however many threads there are.
 //
 // Products are bound by arithmetic, attention by the speed of the processor's outer cache. So rows go through attention a few
-// at a time, and what the next few will attend to is fetched meanwhile.
+// at a time where its matrices stay near, and products fetch by turns their next panels and what will be attended to.
 //
 // In bfloat16 products are made by the processor's matrix unit (AMX) where it has one, or by its vectors of pairs
 // (AVX-512 BF16), and else in float.
@@ -87,10 +87,10 @@ template <typename T> struct Sheet {
 
 // sum[8][32] = 8 rows . the panel
 static inline void by_vectors(const float *x, int64_t stride, const float *panel, int64_t inputs, float *sum,
-                              Ahead &ahead) {
+                              Ahead &panels, Ahead &later) {
     lanes low[8] = {}, high[8] = {};
     for (int64_t i = 0; i < inputs; i++) {
-        if (i % 2 == 0) ahead.fetch();
+        (i % 2 ? later : panels).fetch();
         lanes a = load_lanes(panel + i * PANEL), b = load_lanes(panel + i * PANEL + PAGE);
         for (int r = 0; r < 8; r++) {
             float given = x[r * stride + i];
@@ -107,12 +107,12 @@ static inline void by_vectors(const float *x, int64_t stride, const float *panel
 #ifdef __AVX512BF16__
 // The same of rows and a panel in pairs.
 static inline void by_vectors_of_pairs(const bfloat16 *x, int64_t stride, const bfloat16 *panel, int64_t inputs,
-                                       float *sum, Ahead &ahead) {
+                                       float *sum, Ahead &panels, Ahead &later) {
     __m512 low[8], high[8];
 #pragma GCC unroll 8
     for (int r = 0; r < 8; r++) low[r] = high[r] = _mm512_setzero_ps();
     for (int64_t i = 0; i < inputs; i += 2) {
-        if (i % 4 == 0) ahead.fetch();
+        (i % 4 ? later : panels).fetch();
         const bfloat16 *line = panel + i / 32 * 1024 + i % 32 * PAGE;
         __m512bh a = (__m512bh)_mm512_loadu_si512(line), b = (__m512bh)_mm512_loadu_si512(line + 512);
 #pragma GCC unroll 8
@@ -196,9 +196,10 @@ static inline const float *as_float(Sheet<bfloat16> &from, const Share &share, i
     return copies.data();
 }
 
-// to[rows] = from[rows] . matrix^T + bias. Meanwhile what is given is fetched, or else the matrix's next panel.
+// to[rows] = from[rows] . matrix^T + bias. Meanwhile the matrix's next panel is fetched, and what is given.
 template <typename T>
-static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to, Ahead *later = nullptr) {
+static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from, Sheet<T> &to, Ahead *meanwhile = {}) {
+    Ahead nothing, &later = meanwhile ? *meanwhile : nothing;
     alignas(64) float sum[32 * PANEL];
     bool tiles = by_matrix_unit<T>(), pairs = in_pairs<T>();
     int64_t inputs = pairs ? up_to(matrix.inputs, 32) : matrix.inputs, panel_bytes = PANEL * inputs * (pairs ? 2 : 4);
@@ -208,21 +209,20 @@ static void multiply(const Share &share, const Matrix<T> &matrix, Sheet<T> &from
         int64_t count = matrix.outputs - o < PANEL ? matrix.outputs - o : PANEL;
         const char *next = panel + share.of * panel_bytes;
         Ahead panels{&next, &next + (o + share.of * PANEL < matrix.outputs), panel_bytes};
-        Ahead &ahead = later ? *later : panels;
         for (int64_t r = share.begin; r < share.end;) {
-            int64_t step = 8;
+            int64_t step = 8, s = from.stride;
             if (!pairs)
-                by_vectors(floats + (r - share.begin) * from.stride, from.stride, (const float *)panel, inputs, sum, ahead);
+                by_vectors(floats + (r - share.begin) * s, s, (const float *)panel, inputs, sum, panels, later);
 #ifdef __AVX512BF16__
             else if (!tiles)
-                by_vectors_of_pairs((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum, ahead);
+                by_vectors_of_pairs((const bfloat16 *)from.row(r), s, (const bfloat16 *)panel, inputs, sum, panels, later);
 #endif
 #ifdef __AMX_BF16__
             else if (share.end - r > 16) {
-                by_tiles<2>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
+                by_tiles<2>((const bfloat16 *)from.row(r), s, (const bfloat16 *)panel, inputs, sum);
                 step = 32;
             } else {
-                by_tiles<1>((const bfloat16 *)from.row(r), from.stride, (const bfloat16 *)panel, inputs, sum);
+                by_tiles<1>((const bfloat16 *)from.row(r), s, (const bfloat16 *)panel, inputs, sum);
                 step = 16;
             }
 #endif
@@ -296,10 +296,11 @@ template <typename T> struct Sheets {
 };
 
 // Rows that go through attention together: few, so that what they attend to is near, but enough for their matrices to come
-// along in the meantime.
+// along in the meantime. Matrices that do not stay near are read anew for each block of rows, so that those are larger.
 template <typename T> static int64_t block_rows(const Sizes &n) {
     int64_t q_width = n.heads * n.head_width, k_width = n.key_heads * n.head_width;
     int64_t bytes = packed_bytes<T>(2 * q_width + 2 * k_width, n.width);
+    if (bytes > 2 * NEAR) return 32;
     return up_to(bytes / (NEAR / 2) + 1, by_matrix_unit<T>() ? 32 : 8);
 }
 

@@ -65,7 +65,7 @@ def lays_out_pairs() -> bool:
 
 
 def _blocks(rows: int) -> int:
-    """In how many blocks the kernels take so many rows; the gradient of a norm's weight is summed in each."""
+    """Number of blocks in which the kernels take this many rows; the gradient of a norm's weight is summed in each."""
     library = built().library
     assert library is not None, "callers check first"
     return -(-rows // int(library.rows_of_block(c_int64(rows))))

@@ -66,7 +66,7 @@ static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first
                           bfloat16 *panels, int threads) {
     int64_t last = first_output + outputs, panel_size = up_to(all_inputs, 2) * COLUMNS;
     bool side_by_side = by_output == 1 && first_input % 2 == 0; // two inputs are two rows of memory
-    in_pieces(first_output, outputs, inputs, side_by_side, threads, [=](int64_t number, int64_t from_input, int64_t end_input) {
+    auto piece = [=](int64_t number, int64_t from_input, int64_t end_input) {
         int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
         int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
         bfloat16 *panel = panels + number * panel_size + begin % COLUMNS * 2;
@@ -96,14 +96,15 @@ static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first
                     for (int64_t b = 0; b < across; b++) to[2 * b] = corner[a * by_input + b * by_output];
                 }
             }
-    });
+    };
+    in_pieces(first_output, outputs, inputs, side_by_side, threads, piece);
 }
 
 template <typename T>
 static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs, int64_t outputs,
                     const T *from, int64_t by_input, int64_t by_output, float *panels, int threads) {
     int64_t last = first_output + outputs;
-    in_pieces(first_output, outputs, inputs, by_output == 1, threads, [=](int64_t number, int64_t from_input, int64_t end_input) {
+    auto piece = [=](int64_t number, int64_t from_input, int64_t end_input) {
         int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
         int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
         float *panel = panels + (number * all_inputs + first_input) * COLUMNS + begin % COLUMNS, square[PAGE][PAGE];
@@ -129,7 +130,8 @@ static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_outpu
                 for (int64_t a = 0; a < down; a++)
                     for (int64_t b = 0; b < across; b++) panel[(i + a) * COLUMNS + j + b] = square[b][a];
             }
-    });
+    };
+    in_pieces(first_output, outputs, inputs, by_output == 1, threads, piece);
 }
 
 // Memory that will soon be read or written: brought near a line at a time, while products leave it idle.

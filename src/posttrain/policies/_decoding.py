@@ -22,8 +22,8 @@ from posttrain.types import IntArray
 
 COPIED_BYTES: Final = 1 << 30
 """Weights up to which a second copy is made; larger ones are read from memory for every token in any layout."""
-HEAD_BYTES: Final = 1 << 26
-"""The same for the matrix to logits."""
+HEAD_BYTES: Final = 1 << 28
+"""The same for the matrix to logits. With its copy tokens are drawn in the kernel, several in one call."""
 KEYS, VALUES = 4, 5
 """Places of the addresses of a layer's pages, among those of a layer."""
 
