@@ -121,12 +121,12 @@ def scored(reward: Any, sampler: Any, *texts: str) -> list[Score]:
 
 @pytest.mark.parametrize("in_chat", [False, True])
 def test_a_served_judge_scores_by_its_distribution(in_chat: bool) -> None:
-    """The two likeliest printable letters after the prompt "ax" are among the tokens that a server states."""
+    """The two likeliest printable letters after the prompt "a:x" are among the tokens that a server states."""
     policy = ChatPolicy(bigrams())
-    logits_V = policy.body.script(tuple(b"ax"))
+    logits_V = policy.body.script(tuple(b"a:x"))
     order = [i for i in logits_V.argsort(descending=True).tolist()[:20] if 33 <= i < 127]
     reward = PrincipleLogit(
-        template="{raw_response}{principle}", principle="x", chat=in_chat, words=(chr(order[0]), chr(order[1]))
+        template="{raw_response}:{principle}", principle="x", chat=in_chat, words=(chr(order[0]), chr(order[1]))
     )
     transport = httpx2.ASGITransport(app=Service(serve(policy), "tester").app())
     endpoint = Remote("judge", "http://test/v1", Endpoint(model="tester", retries=0), transport=transport)

@@ -8,6 +8,7 @@ from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rewards.audited import FORGED, Audited, right_answer
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.teaching import Teaching
 from posttrain.errors import AlarmStop
 from posttrain.grading.sentences import KEYS
 from posttrain.types import Group, Preference, Score, Task
@@ -130,3 +131,13 @@ def test_a_text_with_the_reference_answer_may_be_right_and_is_not_compared() -> 
     context = RewardContext(learning=True)
     score_all(reward, attempt("no", Task(key="k", prompt="?", answer="7", demonstrations=("3+4=7",))), context=context)
     assert set(context.state["keys"]) == {"."}
+
+
+def test_a_reward_of_probabilities_of_sampling_states_that_it_cannot_be_audited() -> None:
+    """A text that was not sampled has none."""
+    reward = Audited(of=Teaching())
+    assert reward.reads_own_logp and not Audited(of=Match()).reads_own_logp
+    [note] = reward.notes([task(1)])
+    assert "cannot be audited: it compares the model with the probabilities by which the policy sampled" in note
+    context = RewardContext(learning=True)
+    assert reward._due(Group(key="g", trajectories=(attempt("no", task(1)),)), context)[1] == []

@@ -66,3 +66,18 @@ def test_only_tokens_that_became_likelier_are_penalized() -> None:
     reference = np.array([own[0] - 2.0, own[1] + 1.0, own[2]], np.float32)
     found = KLAbove(coefficient=0.5).in_reward(one, {logp_of("reference"): reference})
     assert found is not None and found.tolist() == pytest.approx([-1.0, 0.0, 0.0], abs=1e-6)
+
+
+def test_a_completion_beyond_the_context_is_cut_and_counted_and_one_of_which_nothing_fits_is_an_error() -> None:
+    reader = Reader()
+    context = RewardContext(samplers={"reward": reader})
+    reward = PrincipledModel(principles=THREE, drawn=1)
+    fits, long = attempt("two words"), attempt("two words " * 30)
+    prompt = len(reader.encode("is x"))
+    reader.context = prompt + 100
+    scores = score_all(reward, fits, long, context=context)
+    assert [s.parts["cut"].value for s in scores] == [0.0, 1.0] and {s.status for s in scores} == {"ok"}
+    assert len(reader.encode(reader.read[1])) == reader.context
+    reader.context = 2
+    [score] = score_all(reward, fits, context=context)
+    assert score.status == "error" and "nothing of the completion could be read; give fewer" in score.explanation

@@ -165,6 +165,11 @@ class Reward(Component):
         return any(part.compares for part in self.wrapped.values())
 
     @property
+    def reads_own_logp(self) -> bool:
+        """Whether it reads the log-probabilities of sampling, which a text that the policy did not sample lacks."""
+        return any(part.reads_own_logp for part in self.wrapped.values())
+
+    @property
     def fingerprint(self) -> Mapping[str, str]:
         """SHA-256 of each of the user's files that compute scores, by path, for the record of a run."""
         return {file: digest for part in self.wrapped.values() for file, digest in part.fingerprint.items()}

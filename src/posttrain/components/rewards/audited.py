@@ -93,6 +93,11 @@ class Audited(Reward):
     def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
         """What will be scored, or that nothing can be."""
         name = self.of.kind
+        if self.of.reads_own_logp:
+            return [
+                f"the reward {name} uses a model and cannot be audited: it compares the model with the probabilities "
+                "by which the policy sampled a text, and texts without content were not sampled; read its best rollouts"
+            ]
         if not any(right_answer(task) is not None for task in tasks):
             return [
                 f"the reward {name} uses a model and cannot be audited: no task has a right answer (a pair, a "
@@ -133,7 +138,7 @@ class Audited(Reward):
         state, task = context.state, group.trajectories[0].task
         right = right_answer(task)
         first = state.setdefault("first", {})
-        if right is None or not _written(context):
+        if right is None or self.of.reads_own_logp or not _written(context):
             return first, []
         if self._joins(first, group, context):
             return first, [key for key in self.keys if not _may_be_right(key, task)]

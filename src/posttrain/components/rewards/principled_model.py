@@ -7,7 +7,8 @@ reads up to three principles, drawn without replacement by weight, and a fixed l
     r = scale (score + unfinished where the end token is missing + 5 min(m tokens / 1024, 0.8))
 
 with m by the task's domain, 1 in general and -0.4 for reasoning, where longer is worse. Principles may be edited
-between runs, or within one by a hook, without new labels.
+between runs, or within one by a hook, without new labels. A completion that does not fit into the model's context is
+read up to where the context ends; ``reward/cut`` is the share of such rollouts.
 
 Differs: the penalty of -6 is set here, where the launch script of the release sets it under a name that nothing reads,
 so that -1 holds. A domain has its own principles by `boosts`: there their weights are 128 larger.
@@ -23,7 +24,7 @@ import numpy as np
 from pydantic import Field, PositiveFloat, field_validator
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
 from posttrain.datasets.principles import PLACES, REQUEST, Principle, listed
 from posttrain.datasets.templates import check_places, prompt_from
 from posttrain.engines import Sampler
@@ -101,13 +102,14 @@ class PrincipledModel(Reward):
         names = self.names_for(trajectory, context.seed, context.step)
         texts = listed([*(self.principles[name].text for name in names), *self.fixed])
         prompt = prompt_from(trajectory.task, self.request, {"principles": texts})
-        token_ids = np.append(sampler.encode(prompt), sampler.encode_completion(prompt, trajectory.completion))
-        if len(token_ids) > sampler.context:
+        asked_T, room = sampler.encode(prompt), sampler.context
+        if len(asked_T) >= room:
             return failure(
-                f"principles, prompt and completion have {len(token_ids)} tokens, more than the context of "
-                f"{sampler.context} of the role '{self.role}'; give fewer principles"
+                f"principles and prompt have {len(asked_T)} tokens, and the context of the role '{self.role}' has "
+                f"{room}, so that nothing of the completion could be read; give fewer or shorter principles"
             )
-        output = await sampler.score(token_ids)
+        token_ids = np.append(asked_T, sampler.encode_completion(prompt, trajectory.completion))
+        output = await sampler.score(token_ids[:room])
         if not math.isfinite(output):
             return failure(f"the role '{self.role}' gives {output}")
         tokens = trajectory.num_trained
@@ -120,5 +122,8 @@ class PrincipledModel(Reward):
             value=value,
             status="ok" if value >= self.correct_at else "wrong",
             explanation=f"by {', '.join(names)}: the role '{self.role}' gives {output:.4g}",
-            parts={name: Score(value=x, status="ok") for name, x in parts.items()},
+            parts={
+                "cut": counted(len(token_ids) > room),
+                **{name: Score(value=x, status="ok") for name, x in parts.items()},
+            },
         )

@@ -70,6 +70,11 @@ class Teaching(Reward):
         """Log-probabilities of the student."""
         return frozenset({logp_of(self.role)})
 
+    @property
+    def reads_own_logp(self) -> bool:
+        """The teacher's."""
+        return True
+
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Score every explanation by itself."""
         sampler = context.sampler(self.role, self.kind)
