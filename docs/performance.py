@@ -48,7 +48,7 @@ completions, and the output projection only where logits are needed. Products ar
 weights laid out in advance, and by the learner's own kernel, and those of bfloat16 in float32 too, where a processor
 without a matrix unit is faster and where we make them; each for a tenth of a second: for some milliseconds a processor
 may be a third faster, which nothing that takes a second could use. The kernel's products are counted since they are
-faster than torch's.
+faster than torch's; *by torch's products* is the share of the limit without them.
 **The memory limit** of decoding is the time to read weights, keys and values once a step at the speed of a copy.
 
 **Peers** run in an environment of their own, with the same folder, prompts, reward, learning rate, optimizer and
@@ -273,6 +273,7 @@ def peers(part: dict[str, Any]) -> Iterator[str]:
         "GRPO",
         "samples/s",
         "of the limit",
+        "by torch's products",
         "sampling, tokens/s",
         "learner, tokens/s",
         "peak memory",
@@ -297,7 +298,8 @@ def _trained(figure: dict[str, Any]) -> list[str]:
         return [_side(figure), f"failed: {figure['failed'].splitlines()[-1]}"]
     memory = f"{figure['peak_memory_bytes'] / 2**20:,.0f} MiB"
     rates = [f"{figure[name]:,.0f}" for name in ("sampled_tokens_a_second", "learner_tokens_a_second")]
-    return [_side(figure), *_value(figure), *rates, memory, f"{figure['seconds_to_ready']:.1f}"]
+    by_torch = f"{figure['share_of_torch']:.0%}" if "share_of_torch" in figure else ""
+    return [_side(figure), *_value(figure), by_torch, *rates, memory, f"{figure['seconds_to_ready']:.1f}"]
 
 
 def _side(figure: dict[str, Any]) -> str:

@@ -26,8 +26,11 @@ def _figure(side: Any, limit: Mapping[str, Any] | None) -> dict[str, Any]:
         return {**figure, "failed": side.failed or "took no turn"}
     if figure["measure"] == "limits":
         assert limit is not None
-        best = {kind: {"gflops": rate, "product": name} for kind, (rate, name) in limit["best"].items()}
-        return {**figure, "best": best, "copy_gb_s": limit["copy"]}
+        best, of_torch = (
+            {kind: {"gflops": rate, "product": name} for kind, (rate, name) in limit[which].items()}
+            for which in ("best", "best_of_torch")
+        )
+        return {**figure, "best": best, "best_of_torch": of_torch, "copy_gb_s": limit["copy"]}
     if figure["measure"] == "sampling":
         rates, least, unit = [r["tokens"] / r["seconds"] for r in side.rounds], least_sampling_seconds, "tokens/s"
     else:
@@ -37,8 +40,9 @@ def _figure(side: Any, limit: Mapping[str, Any] | None) -> dict[str, Any]:
         figure["curves"] = {name: [r[name] for r in side.steps] for name in (*CURVES, "tokens")}
     figure |= {"value": statistics.median(rates), "unit": unit, "rounds": rates}
     if limit is not None:
-        shares = [least(figure, r["tokens"], dict(limit)) / r["seconds"] for r in side.rounds]
-        figure["share"] = statistics.median(shares)
+        for name, best in (("share", limit["best"]), ("share_of_torch", limit["best_of_torch"])):
+            bound = {**limit, "best": best}
+            figure[name] = statistics.median(least(figure, r["tokens"], bound) / r["seconds"] for r in side.rounds)
     return figure
 
 

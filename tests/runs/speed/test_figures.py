@@ -21,6 +21,9 @@ def test_the_limit_is_the_best_of_the_medians() -> None:
     limits = limits_of(LIMITS)
     assert limits["best"] == {"sampling": (11.0, "sampling a"), "learning": (6.0, "learning a")}
     assert limits["copy"] == 3.0
+    faster = [{**turn, "gflops": {**turn["gflops"], "learning a by the kernel": 8.0}} for turn in LIMITS]
+    assert limits_of(faster)["best"]["learning"] == (8.0, "learning a by the kernel")
+    assert limits_of(faster)["best_of_torch"] == limits["best"] == limits["best_of_torch"]
 
 
 def test_what_is_stored_in_bfloat16_may_be_computed_in_float32() -> None:

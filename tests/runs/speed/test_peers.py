@@ -50,11 +50,13 @@ def test_figures_of_sides() -> None:
     failed = side("trl_cb", "grpo", [])
     failed.failed = "trl_cb: ended\nwhy"
     limits = side("machine", "limits", [])
-    limits.rounds = [{"seconds": 1, "gflops": {"sampling a": 10.0, "learning a": 5.0}, "copy_gb_s": 4.0}]
+    rates = {"sampling a": 10.0, "learning a": 4.0, "learning a by the kernel": 5.0}
+    limits.rounds = [{"seconds": 1, "gflops": rates, "copy_gb_s": 4.0}]
     machine, trained, gone, sampled = summary(
         [limits, side("trl", "grpo", [1.0, 2.0, 4.0]), failed, side("generate", "sampling", [2.0])]
     )
-    assert machine["best"]["learning"] == {"gflops": 5.0, "product": "learning a"}
+    assert machine["best"]["learning"] == {"gflops": 5.0, "product": "learning a by the kernel"}
+    assert machine["best_of_torch"]["learning"] == {"gflops": 4.0, "product": "learning a"}
     assert trained["value"] == 4.0 and trained["unit"] == "samples/s"
     # 8 prompts of 32 tokens and 512 new ones in half of 1, 2 and 4 seconds.
     assert trained["learner_tokens_a_second"] == pytest.approx((8 * 32 + 512) / 1.0)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain.kernels import products as own
-from posttrain.runs.speed.sizes import Size
+from posttrain.runs.speed.sizes import BY_KERNEL, Size
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 _LEAST = 0.1
@@ -81,7 +81,7 @@ class Limits:
         flops = 6.0 * rows * weight.numel()
         self._ways[name + way] = flops, products
         if own.covered(x, grad, weight):
-            self._ways[f"{name} by the kernel{way}"] = (
+            self._ways[f"{name} {BY_KERNEL}{way}"] = (
                 flops,
                 lambda: (own.product(x, weight.t()), own.product(grad, weight), own.product(grad.t(), x)),
             )

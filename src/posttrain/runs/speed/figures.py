@@ -9,10 +9,12 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from posttrain.runs.speed.sizes import SIZES
+from posttrain.runs.speed.sizes import BY_KERNEL, SIZES
 from posttrain.runs.speed.workloads import Workload, workload
 
 Figure = dict[str, Any]
+KINDS = ("sampling", "learning")
+"""Of products, by what they are needed for: the first word of their names."""
 
 
 def summarise(taken: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]]) -> list[Figure]:
@@ -33,13 +35,19 @@ def summarise(taken: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any
 
 
 def limits_of(rounds: Sequence[Mapping[str, Any]]) -> Figure:
-    """The best products of sampling and learning, and copying."""
+    """The best products of sampling and learning, the best that torch makes, and copying."""
     products = {name: statistics.median(r["gflops"][name] for r in rounds) for name in rounds[0]["gflops"]}
-    best = {
-        kind: max((rate, name) for name, rate in products.items() if name.startswith(kind))
-        for kind in ("sampling", "learning")
+    torchs = {name: rate for name, rate in products.items() if BY_KERNEL not in name}
+    best, by_torch = (
+        {kind: max((rate, name) for name, rate in of.items() if name.startswith(kind)) for kind in KINDS}
+        for of in (products, torchs)
+    )
+    return {
+        "products": products,
+        "best": best,
+        "best_of_torch": by_torch,
+        "copy": statistics.median(r["copy_gb_s"] for r in rounds),
     }
-    return {"products": products, "best": best, "copy": statistics.median(r["copy_gb_s"] for r in rounds)}
 
 
 def _limit_figures(figure: Mapping[str, Any], limits: Figure) -> Iterator[Figure]:

@@ -139,4 +139,6 @@ SIZES = {
 }
 CPU_SIZES = ("0.2M", "3.2M", "25M")
 CUDA_SIZES = ("qwen2.5-0.5b", "qwen2.5-1.5b")
+BY_KERNEL = "by the kernel"
+"""In the name of a product that the learner's own kernel makes."""
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
