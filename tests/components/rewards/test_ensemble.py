@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rewards.ensemble import Ensemble
+from posttrain.components.rewards.robust import Robust
 from posttrain.types import Group, Score
 from tests.components.rewards.judging import attempt, score_all
 
@@ -78,6 +79,49 @@ def test_a_failed_part_is_an_error_and_is_not_counted() -> None:
     assert one.status == "error" and "part 'a' failed" in one.explanation and two.status == "ok"
     assert context.state["seen"]["a"][0] == 1 and context.state["seen"]["b"][0] == 2
     assert score_all(made()) == []
+
+
+@frozen
+class Doubted(Reward):
+    """A number and its standard deviation, of a completion such as "1 5 .5 .1"."""
+
+    place: int
+
+    async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+        words = [list(map(float, t.completion.split())) for t in group]
+        return [
+            Score(value=own[self.place], status="ok", parts={"std": Score(value=own[self.place + 2], status="ok")})
+            for own in words
+        ]
+
+
+def doubted(text: str, *more: str, **settings: object) -> list[float]:
+    reward = Ensemble(parts={"a": Doubted(place=0), "b": Doubted(place=1)}, **settings)  # type: ignore[arg-type]
+    return [s.value for s in score_all(reward, *map(attempt, (text, *more)))]
+
+
+def test_the_surest_part_alone_and_mixed_with_the_worst() -> None:
+    """Of 1 and 5 the second is surer, then the first, then both alike: 0.4 * 5 + 0.6 * 1."""
+    texts = ("1 5 .5 .1", "1 5 .1 .5", "1 5 .3 .3")
+    assert doubted(*texts, combine="surest", standardised=False) == [5.0, 1.0, 1.0]
+    assert doubted(*texts, combine="mixture", standardised=False) == pytest.approx([2.6, 1.0, 1.0])
+    assert doubted(*texts, combine="mixture", alpha=1.0, standardised=False) == [5.0, 1.0, 1.0]
+    assert doubted(*texts, combine="mixture", nominal="mean", standardised=False) == pytest.approx([1.8] * 3)
+    # Standardised, they have the part's scale: 2 of a part that differs by 20 is less than .5 of one by 2.
+    assert doubted("0 0 .5 2", "2 20 .5 2", combine="surest") == pytest.approx([-1.0, 1.0])
+    assert doubted("0 20 .5 2", "2 0 .5 2", combine="surest") == pytest.approx([1.0, -1.0])
+
+
+def test_a_part_without_a_std_is_not_called_surest() -> None:
+    [score] = score_all(made(combine="surest"), attempt("1 5"))
+    assert score.status == "error" and "part 'a' states no standard deviation" in score.explanation
+    assert "{kind: robust, heads: 1}" in score.explanation
+
+
+def test_a_model_of_one_head_with_a_std_is_a_part() -> None:
+    """As the stage `heads` trains it with ``loss: gaussian``: outputs m and log s."""
+    score = Robust(heads=1).of_outputs(np.array([1.5, math.log(0.25)], np.float32))
+    assert score.value == 1.5 and score.parts["std"].value == pytest.approx(0.25)
 
 
 def test_no_part_is_no_ensemble() -> None:

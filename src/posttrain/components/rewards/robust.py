@@ -18,7 +18,7 @@ Differs: one note has alpha 0 for plain RLHF, which contradicts equation 7; the 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 from pydantic import Field
@@ -26,7 +26,13 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, counted, failure, read_by
 from posttrain.signals import Signal
+from posttrain.statistics.ensembles import mixture
 from posttrain.types import FloatArray, Group, Score
+
+STD: Final = "std"
+"""The part of a score that is its standard deviation, that of the surest head; `ensemble` reads it."""
+LARGEST_LOG: Final = 80.0
+"""Of a standard deviation, so that it is a number."""
 
 
 @frozen
@@ -83,11 +89,10 @@ class Robust(Reward):
         if not np.isfinite(output_O).all():
             return failure(f"the role '{self.role}' gives {output_O}")
         mean_K, log_std_K = np.split(output_O.astype(np.float64), 2)
-        surest, worst = int(log_std_K.argmin()), int(mean_K.argmin())
-        nominal = float(mean_K[surest] if self.nominal == "surest" else mean_K.mean())
-        value = self.alpha * nominal + (1 - self.alpha) * float(mean_K[worst])
-        seen = {"nominal": nominal, "worst": float(mean_K[worst]), "std_of_heads": float(mean_K.std())}
-        seen |= {"surest_is_worst": float(surest == worst)}
+        found = mixture(mean_K, log_std_K, alpha=self.alpha, surest=self.nominal == "surest")
+        surest, worst, value = log_std_K.argmin(), found.worst, found.value
+        seen = {"nominal": found.nominal, "worst": float(mean_K[worst]), "std_of_heads": float(mean_K.std())}
+        seen |= {"surest_is_worst": float(surest == worst), STD: float(np.exp(min(log_std_K[surest], LARGEST_LOG)))}
         seen |= {f"head_{k}": float(mean) for k, mean in enumerate(mean_K)}
         return Score(
             value=value,
