@@ -48,6 +48,7 @@ from posttrain.stages.prompts import check_prompts
 from posttrain.stages.record import Row, StepRecord
 from posttrain.stages.rl.collect import collect_groups, stop_if_grading_fails
 from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.stages.rl.reward_audit import RewardAudit, audited
 from posttrain.stages.stored import StoredTurn, StoredTurns
 from posttrain.training.settings import Learning
 from posttrain.types import Completion, FloatArray, Group, IntArray, PerToken, Segment, Task, Tokens, Trajectory
@@ -105,6 +106,8 @@ class Hierarchical(Stage):
     """How the critic is updated."""
     max_grader_errors: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """Share of a step's rollouts that could not be scored, at which the run stops."""
+    audit: RewardAudit | None = RewardAudit()
+    """Of a reward that uses a model: texts without content must not outrank right answers. None has no audit."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
 
@@ -137,6 +140,15 @@ class Hierarchical(Stage):
         self.rollout.check(tasks)
         self.reward.check(tasks)
 
+    @property
+    def audited_reward(self) -> Reward:
+        """The reward, with its audit where it uses a model."""
+        return audited(self.reward, self.audit)
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """Those of the reward and of its audit."""
+        return self.audited_reward.notes(tasks)
+
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """The setting `steps`."""
         return self.steps
@@ -144,14 +156,17 @@ class Hierarchical(Stage):
     def run(self, models: Models, context: StageContext) -> Models:
         """Sample, store and learn; returns the models with their new weights."""
         learners = self._learners(models, context)
-        memory: dict[str, Any] = context.memory or {"stored": []}
+        memory: dict[str, Any] = context.memory or {"stored": [], "reward": self.audited_reward.initial}
         stored = StoredTurns(capacity=self.capacity, packed=memory["stored"])
         tasks = {task.key: task for task in context.tasks}
         for step in fit(context, models, learners, steps=self.steps, memory=memory):
             models["policy"].at(step.progress)
             before = context.sampled_tokens(models)
             with context.phase("sample"):
-                groups = self._collect(models, context, step.index)
+                scoring = RewardContext(
+                    progress=step.progress, step=step.index, seed=context.seed, learning=True, state=memory["reward"]
+                )
+                groups = self._collect(models, context, self.audited_reward, scoring)
                 context.groups = groups
                 step.record.metrics |= metrics_by_role(groups)
                 stop_if_grading_fails(groups, self.max_grader_errors)
@@ -166,7 +181,7 @@ class Hierarchical(Stage):
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score the tasks of the first step, and describe them."""
-        return describe(self._collect(models, context, 0))
+        return describe(self._collect(models, context, self.reward, RewardContext()))
 
     def _learners(self, models: Models, context: StageContext) -> "dict[str, Learner]":
         """Those of the policy and of the critic."""
@@ -182,11 +197,11 @@ class Hierarchical(Stage):
             learners[role] = Learner(models[role], settings, seed=context.seed, num_steps=updates * steps)
         return learners
 
-    def _collect(self, models: Models, context: PreviewContext, step: int) -> list[Group]:
+    def _collect(self, models: Models, context: PreviewContext, reward: Reward, scoring: RewardContext) -> list[Group]:
         """The scored rollouts of a step."""
-        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.prompts, step, context.seed)]
-        samplers = [context.samplers(models, step, place) for place in range(len(tasks))]
-        return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=step)))
+        tasks = [context.tasks[i] for i in shuffled(len(context.tasks), self.prompts, scoring.step, context.seed)]
+        samplers = [context.samplers(models, scoring.step, place) for place in range(len(tasks))]
+        return wait_for(collect_groups(tasks, self.rollout, reward, samplers, scoring))
 
     def _learn(
         self,

@@ -43,6 +43,7 @@ from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
 from posttrain.stages.rl.credit import batch_of, columns_of
 from posttrain.stages.rl.metrics import describe, metrics_by_role
+from posttrain.stages.rl.reward_audit import RewardAudit, audited
 from posttrain.training.settings import Learning
 from posttrain.types import Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory
 
@@ -102,6 +103,8 @@ class Outer(Stage):
     """How the policy is updated."""
     max_grader_errors: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
     """Share of a batch's rollouts that could not be scored, at which the run stops."""
+    audit: RewardAudit | None = RewardAudit()
+    """Of a reward that uses a model: texts without content must not outrank right answers. None has no audit."""
     tasks: Tasks | None = None
     """Tasks of this stage; None takes the recipe's."""
 
@@ -134,6 +137,15 @@ class Outer(Stage):
                     f"parts {', '.join(self.reward.wrapped) or 'none'}; {nearest(name, self.reward.wrapped)}"
                 )
 
+    @property
+    def audited_reward(self) -> Reward:
+        """The reward, with its audit where it uses a model."""
+        return audited(self.reward, self.audit)
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """Those of the reward and of its audit."""
+        return self.audited_reward.notes(tasks)
+
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """The setting `steps`."""
         return self.steps
@@ -155,14 +167,14 @@ class Outer(Stage):
         check_trained(models["policy"], "policy", f"the {self.kind} stage")
         updates = self.steps * self.inner + max(self.first - self.inner, 0)
         learner = Learner(models["policy"], self.learner, seed=context.seed, num_steps=updates)
-        memory: dict[str, Any] = dict(context.memory or self.start())
+        memory: dict[str, Any] = dict(context.memory or self.start() | {"reward": self.audited_reward.initial})
         for step in fit(context, models, {"policy": learner}, steps=self.steps, memory=memory):
             metrics, held = step.record.metrics, _Level(self, learner, models, step.progress)
             before, count = context.sampled_tokens(models), 0
             inner: list[Group] = []
             for turn in range(max(self.first, self.inner) if step.index == 0 else self.inner):
                 with context.phase("sample"):
-                    sampled = self._groups(models, context, (step.index, "inner", turn), self.prompts)
+                    sampled = self._groups(models, context, (step.index, "inner", turn), self.prompts, memory)
                 context.groups = inner = self._weighed(sampled, memory)
                 stop_if_grading_fails(inner, self.max_grader_errors)
                 kept, dropped = split_failed(inner)
@@ -176,7 +188,8 @@ class Outer(Stage):
             metrics["discount"] = sigmoid(memory["v"])
             if self.learned:
                 with context.phase("sample"):
-                    context.groups = outer = self._groups(models, context, (step.index, "outer"), self.outer_prompts)
+                    key = (step.index, "outer")
+                    context.groups = outer = self._groups(models, context, key, self.outer_prompts, memory)
                 stop_if_grading_fails(outer, self.max_grader_errors)
                 step.record.drop_rest(outer, "the primary part is measured on them")
                 with context.phase("learn"):
@@ -205,13 +218,24 @@ class Outer(Stage):
         sampled = self._groups(models, context, (0, "inner", 0), self.prompts)
         return describe(self._weighed(sampled, self.start()))
 
-    def _groups(self, models: Models, context: PreviewContext, key: tuple[int | str, ...], count: int) -> list[Group]:
-        """Scored groups of tasks drawn for the key."""
+    def _groups(
+        self,
+        models: Models,
+        context: PreviewContext,
+        key: tuple[int | str, ...],
+        count: int,
+        memory: Mapping[str, Any] | None = None,
+    ) -> list[Group]:
+        """Scored groups of tasks drawn for the key; audited, and with the reward's state, where there is a memory."""
         turn = key[0] if isinstance(key[0], int) else 0
         place = turn * (self.inner + self.first + 1) + (key[2] if len(key) > 2 and isinstance(key[2], int) else -1) + 1
         tasks = [context.tasks[i] for i in shuffled(len(context.tasks), count, place, context.seed)]
         samplers = [context.samplers(models, *key, i) for i in range(len(tasks))]
-        return wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext(step=turn)))
+        reward, scoring = self.reward, RewardContext(step=turn)
+        if memory is not None:
+            reward = self.audited_reward
+            scoring = replace(scoring, seed=context.seed, learning=True, state=memory["reward"])
+        return wait_for(collect_groups(tasks, self.rollout, reward, samplers, scoring))
 
     def _weighed(self, groups: Sequence[Group], memory: Mapping[str, Any]) -> list[Group]:
         """The groups with the learned sum as the value of their scores."""

@@ -62,6 +62,7 @@ def archer(recipe: Recipe | None = None) -> Recipe:
         learner=stage.learner,
         critic_learner=Learning(optimizer=AdamW(lr=1e-3)),
         max_grader_errors=stage.max_grader_errors,
+        audit=stage.audit,
         tasks=stage.tasks,
     )
     critic = replace(recipe.models["policy"], head="reward", outputs=OUTPUTS)

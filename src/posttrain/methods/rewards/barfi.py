@@ -69,6 +69,7 @@ def barfi(recipe: Recipe | None = None) -> Recipe:
         prompts=stage.prompts,
         outer_prompts=stage.prompts,
         learner=stage.learner,
+        audit=stage.audit,
         tasks=stage.tasks,
     )
     stages = {"outer" if own is stage else name: outer if own is stage else own for name, own in recipe.stages.items()}
