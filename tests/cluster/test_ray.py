@@ -287,8 +287,8 @@ def test_a_sampler_that_is_replaced_has_the_copies_that_others_sample_from(tiny:
     wait_until_ended(dead.pid)
     session.publish(policy, "sample")
     assert session.samplers[1] is not dead
-    version = session._buffers["sample", name][1]
-    assert session.samplers[0].has[name] == session.samplers[1].has[name] == f"{version.number} {version.digest}"
+    version = session._sent["sample", name].version
+    assert session.samplers[0].has[name] == session.samplers[1].has[name] == version.key
     ray: Any = importlib.import_module("ray")
     asked = np.arange(3), [1, 2], Sampling(max_tokens=4), None
     texts = [

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from posttrain.cluster._actors import Replicas
 from posttrain.cluster._members import Member
 from posttrain.cluster._session import ENOUGH, Processes
 from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
 from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
-from posttrain.models import Model
+from posttrain.models import LoRA, Model
 from posttrain.policies import Policy
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
@@ -71,6 +72,78 @@ def test_the_same_path_of_another_buffer_is_opened_anew() -> None:
     assert mapped.array("p", second.path, 4).tolist() == [2, 2, 2, 2]
     second.close()
     assert not os.path.exists(path)
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> Policy:
+    """Adapters on a frozen base."""
+    folder = new_folder(tmp_path / "base", layers=1, width=16, heads=2, kv_heads=1, context=32)
+    model = Model(source=str(folder), lora=LoRA(rank=2), trained=True)
+    return load_policy("policy", model, {}, torch.device("cpu"))
+
+
+def changed(policy: Policy, trained: bool) -> None:
+    """Another version, with other adapters or another base."""
+    with torch.no_grad():
+        for parameter in policy.parameters():
+            if parameter.requires_grad == trained:
+                parameter.add_(0.5)
+    policy.version += 1
+
+
+class Calls:
+    """An actor without Ray, with the bytes of what it is sent from another machine."""
+
+    def __init__(self) -> None:
+        self.own, self.sent = Replicas.__new__(Replicas), list[tuple[int, bool]]()
+        self.own.policies, self.own._bases = {}, {}
+        self.load = self
+
+    def remote(self, version: Version, path: str, with_base: bool, far: Any, content: bytes | None) -> None:
+        self.sent.append((len(far), with_base))
+        self.own.load(version, path, with_base, far.copy(), content)
+
+
+def test_adapters_are_sent_without_their_base_to_those_that_have_it(
+    adapters: Policy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sampler that is replaced, and all when the base is another one, get it anew."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "put", lambda content: content)
+    monkeypatch.setattr(ray, "get", lambda calls, timeout=None: calls)
+    session = Processes(Ray(samplers=2), Native(), 0, tmp_path)
+    session.samplers = [Member(Calls(), number, is_near=False) for number in range(2)]
+    monkeypatch.setattr(session, "admit", lambda members: None)
+    whole, part = size_of(adapters), sum(p.nbytes for p in adapters.parameters() if p.requires_grad)
+    part += sum(buffer.nbytes for buffer in adapters.buffers())
+    assert 0 < part < whole / 4
+
+    def published() -> float:
+        version = session.publish(adapters, "sample")
+        for member in session.samplers:
+            assert digest_of(member.actor.own.policies[version.name]) == digest_of(adapters)
+        return session.take_timing().get("weight_bytes", 0.0)
+
+    assert published() == whole and published() == 0.0
+    changed(adapters, trained=True)
+    assert published() == part
+    session.samplers[1] = Member(Calls(), 1, is_near=False)
+    session._catch_up("sample", session.samplers[1])
+    assert session.samplers[1].actor.sent == [(whole, True)]
+    assert published() == 0.0
+    changed(adapters, trained=True)
+    assert published() == part and session.samplers[1].actor.sent[-1] == (part, False)
+    changed(adapters, trained=False)
+    assert published() == whole
+    adapters.version -= 1  # whatever its number is
+    changed(adapters, trained=False)
+    assert published() == whole
+    with pytest.raises(RunFailed, match="arrived without its base"):
+        version = session.publish(adapters, "sample")
+        session.samplers[0].actor.own._bases.clear()
+        session.samplers[0].actor.own.load(version, "", False)
+    for sent in session._sent.values():
+        sent.buffer.close()
 
 
 def test_what_is_larger_than_the_object_store_is_refused(two: tuple[Policy, Policy], tmp_path: Path) -> None:

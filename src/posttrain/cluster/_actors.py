@@ -14,6 +14,7 @@ import numpy as np
 
 from posttrain.cluster._weights import Mapped, Version, check, read
 from posttrain.engines import Engine, Sampling
+from posttrain.errors import RunFailed
 from posttrain.types import Array, Completion, FloatArray, IntArray
 
 
@@ -30,6 +31,8 @@ class Replicas:
         torch.set_num_threads(threads)  # Ray sets OMP_NUM_THREADS, and with it speed and rounding
         assert torch.get_num_threads() == threads, "as many as were set"
         self.policies: dict[str, Any] = {}
+        self._bases: dict[str, str] = {}
+        """Digests of what is frozen of them."""
         self._mapped = Mapped()
         self._is_near = node == node_of()
 
@@ -37,20 +40,26 @@ class Replicas:
         """What must be the same everywhere, and where this is."""
         return about(self._is_near)
 
-    def load(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
+    def load(self, version: Version, path: str, with_base: bool, far: Any = None, content: bytes | None = None) -> None:
         """Give a copy the weights of a version, from the buffer at `path` or, on another node, from what was sent.
 
-        `content` makes the copy first. (In one call: those of an actor may overtake one another.)
+        `content` makes the copy first. (In one call: those of an actor may overtake one another.) Without the base it
+        must be the one that the copy has.
         """
         if content is not None:
             self.policies[version.name] = pickle.loads(content)
-        source = far if far is not None else self._mapped.array(version.name, path, version.bytes)
-        read(self.policies[version.name], np.asarray(source), version)
+        if not with_base and self._bases.get(version.name, "") != version.base:
+            raise RunFailed(f"version {version.number} of {version.name} arrived without its base")
+        size = version.bytes + (version.base_bytes if with_base else 0)
+        source = far if far is not None else self._mapped.array(version.name, path, size)
+        read(self.policies[version.name], np.asarray(source)[:size], version, with_base)
+        self._bases[version.name] = version.base
 
     def forget(self, names: list[str]) -> None:
         """Drop copies."""
         for name in names:
             self.policies.pop(name, None)
+            self._bases.pop(name, None)
             self._mapped.forget(name)
 
 

@@ -36,7 +36,9 @@ class Member:
     actor: Any
     number: int
     has: dict[str, str] = field(default_factory=dict)
-    """The digest of each model's weights, by name."""
+    """The version of each model's weights, by name."""
+    bases: dict[str, str] = field(default_factory=dict)
+    """The digest of what is frozen of each, by name."""
     load: int = 0
     """Completions that are asked of it and not there yet."""
     pid: int = 0

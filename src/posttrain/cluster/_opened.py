@@ -17,7 +17,6 @@ from posttrain.cluster._ports import answers, speaks_grpc
 from posttrain.cluster._processes import MARK, end, end_left_over
 from posttrain.cluster._samplers import HELD, ClusterServer, Held
 from posttrain.cluster._session import VERSION, Processes
-from posttrain.cluster._weights import digest_of
 from posttrain.cluster._workers import Gang
 from posttrain.engines import Engine, Server
 from posttrain.engines._continuous import ContinuousServer
@@ -81,10 +80,10 @@ class Session(Processes):
 
     def _copy(self, policy: "Policy") -> str:
         """The name of a copy with the weights of now: one that has them, else the first that nobody uses."""
-        name, version = self.name_of(policy), (policy.version, digest_of(policy))
+        name = self.name_of(policy)
         copies = [f"{name}{VERSION}{number}" for number in range(len(self._copies) + 1)]
-        has = {own: found[1] for (_, own), found in self._buffers.items() if found[1] is not None}
-        same = [own for own in copies if own in has and (has[own].number, has[own].digest) == version]
+        sent = {own: found for (_, own), found in self._sent.items()}
+        same = [own for own in copies if own in sent and sent[own].has(policy)]
         chosen = (same or [own for own in copies if self._copies[own] <= 0])[0]
         self._copies[chosen] += 1
         self.publish_as(chosen, policy, "sample", policy)

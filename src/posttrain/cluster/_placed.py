@@ -125,11 +125,11 @@ class PlacedSession(Session):
     def publish(self, policy: Policy, use: Use, by: Policy | None = None) -> "Version":
         """One at a time; seconds are counted towards the role."""
         with self._publishing:
-            before, began = self._timing.get("weight_bytes"), time.monotonic()
+            before, began = self._timing.get("weight_bytes", 0.0), time.monotonic()
             version = super().publish(policy, use, by)
-            if self._timing.get("weight_bytes") != before:
+            if size := self._timing.get("weight_bytes", 0.0) - before:
                 self.called("weights", policy, time.monotonic() - began)
-                self._timing[f"weight_bytes_{policy.role}"] = float(version.bytes)
+                self._timing[f"weight_bytes_{policy.role}"] = size
             return version
 
     def called(self, call: str, policy: Policy, seconds: float) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from posttrain.cluster._members import Member, Settings, draining
-from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
+from posttrain.cluster._weights import Buffer, Sent, Version
 from posttrain.engines import Engine
 from posttrain.errors import RunFailed, UserError
 
@@ -58,7 +58,7 @@ class Processes:
         self.graders: list[Member] = []
         """Processes whose workers and sandboxes score."""
         self._names: dict[int, tuple[str, Policy]] = {}
-        self._buffers: dict[tuple[str, str], tuple[Buffer, Version | None]] = {}
+        self._sent: dict[tuple[str, str], Sent] = {}
         self.counting = threading.RLock()
         """Held where a thread chooses a sampler, replaces a process, or changes what a new process would be given."""
         self.closing = False
@@ -249,8 +249,8 @@ class Processes:
         for member in self.all:
             with contextlib.suppress(Exception):
                 ray.kill(member.actor)
-        for buffer, _ in self._buffers.values():
-            buffer.close()
+        for sent in self._sent.values():
+            sent.buffer.close()
 
     # Weights
 
@@ -275,17 +275,12 @@ class Processes:
         if use == "sample":
             self.admit(self.samplers)
             self.admit(self.graders)
-        place = self.buffer_of(use), name
         with self.counting:
-            buffer, last = self._buffers.get(place, (None, None))
-            same = buffer is not None and last is not None and last.number == policy.version
-            if not same or last is None or buffer is None or last.digest != digest_of(policy):
-                buffer, size = buffer or Buffer(), size_of(policy)
-                digest = write(policy, buffer.room(size))
-                last = Version(name=name, number=policy.version, digest=digest, bytes=size)
-                self._buffers[place] = buffer, last
-        if self._give_all(policy, last, buffer, use, by):
-            spent = {"weight_bytes": float(last.bytes), "seconds_weights": time.monotonic() - began}
+            sent = self._sent.setdefault((self.buffer_of(use), name), Sent(name))
+            last = sent.now(policy)
+        size = self._give_all(policy, last, sent.buffer, use, by)
+        if size is not None:
+            spent = {"weight_bytes": float(size), "seconds_weights": time.monotonic() - began}
             self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
         return last
 
@@ -300,8 +295,8 @@ class Processes:
     def called(self, call: str, policy: "Policy", seconds: float) -> None:
         """Count the seconds of a call of a model; here they are in those of the phases of a step."""
 
-    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: Use, by: "Policy") -> bool:
-        """Bring a version to all samplers or learners of a model; one that is gone is replaced."""
+    def _give_all(self, policy: "Policy", version: Version, buffer: Buffer, use: Use, by: "Policy") -> int | None:
+        """Bring a version to all samplers or learners of a model; one that is gone is replaced. Bytes as `_give`."""
         import ray
 
         while True:
@@ -323,15 +318,16 @@ class Processes:
                     for pool in [own for own in pools if member in own]:  # in none where another thread replaced it
                         self.replace(pool, member, str(error).splitlines()[0])
 
-    def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> bool:
-        """Bring a version to those that do not have it; whether there was one."""
+    def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> int | None:
+        """Bring a version to those that do not have it; its bytes, without a base that all had; None for nobody."""
         import ray
 
         dumps: Any = ray.cloudpickle.dumps
-        key = f"{version.number} {version.digest}"
-        late = [member for member in members if member.has.get(version.name) != key]
+        late = [member for member in members if member.has.get(version.name) != version.key]
         if not late:
-            return False
+            return None
+        new = {member: member.bases.get(version.name) != version.base for member in late}
+        size = version.bytes + (version.base_bytes if any(new.values()) else 0)
         content = None
         if any(version.name not in member.has for member in late):
             pickled = dumps(policy)
@@ -339,16 +335,16 @@ class Processes:
             content = ray.put(pickled)
         far = None
         if not all(member.is_near for member in late):
-            self._check_room(policy, version.bytes)
-            far = ray.put(buffer.array[: version.bytes])
+            self._check_room(policy, size)
+            far = ray.put(buffer.array[:size])
         calls = []
         for member in late:
-            new = None if version.name in member.has else content
-            calls.append(member.actor.load.remote(version, buffer.path, None if member.is_near else far, new))
+            made, given = None if version.name in member.has else content, None if member.is_near else far
+            calls.append(member.actor.load.remote(version, buffer.path, new[member], given, made))
         ray.get(calls, timeout=self.settings.timeout)
         for member in late:
-            member.has[version.name] = key
-        return True
+            member.has[version.name], member.bases[version.name] = version.key, version.base
+        return size
 
     def _check_room(self, policy: "Policy", size: int) -> None:
         """Raise `UserError` for what is larger than the object store: Ray would write it to the disk without a word."""
@@ -372,9 +368,9 @@ class Processes:
     def _catch_up(self, use: Use, member: Member) -> None:
         """Give a new process the versions that the others of its kind have."""
         policies = dict(self._names.values())
-        for (place, name), (buffer, version) in list(self._buffers.items()):
-            if place == self.buffer_of(use) and version is not None:
-                self._give(policies[plain(name)], version, buffer, [member])
+        for (place, name), sent in list(self._sent.items()):
+            if place == self.buffer_of(use) and sent.version is not None:
+                self._give(policies[plain(name)], sent.version, sent.buffer, [member])
 
     # For those who sample and learn
 
@@ -402,9 +398,9 @@ class Processes:
             gone = {key: name for key, (name, _) in self._names.items() if key not in alive}
             for key in gone:
                 del self._names[key]
-            dropped = {place for place in self._buffers if plain(place[1]) in gone.values()}
+            dropped = {place for place in self._sent if plain(place[1]) in gone.values()}
             for place in dropped:
-                self._buffers.pop(place)[0].close()
+                self._sent.pop(place).buffer.close()
         for member in (*self.samplers, *self.learners, *self.scorers):
             if gone:
                 member.actor.forget.remote(sorted({name for _, name in dropped} | set(gone.values())))
