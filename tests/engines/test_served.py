@@ -310,7 +310,7 @@ async def _asked(running: Running, path: str, body: Any) -> Any:
         ("/collective_rpc", {"method": "save_model", "kwargs": {}}, "method: "),
         ("/pause?mode=soon", {}, "it is abort, wait or keep"),
         ("/update_weight_version", {"version": "x"}, "did you mean 'new_version'"),
-        ("/start_weight_update", {}, "status 404"),
+        ("/start_weight_update", {}, "has no body"),
     ],
 )
 def test_the_stand_in_takes_nothing_else(path: str, body: Any, message: str, two: list[Running]) -> None:
@@ -356,14 +356,22 @@ def metrics_of(run: Path) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "entropy"} for row in rows]
 
 
-@pytest.mark.parametrize("kind", ["vllm", pytest.param("sglang", marks=pytest.mark.slow)])
-def test_learning_through_servers_is_learning_here(kind: str, tiny: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "settings", "route"),
+    [
+        ("vllm", {}, "/collective_rpc"),
+        pytest.param("vllm", {"transfer": "gloo"}, "/finish_weight_update", marks=pytest.mark.slow),
+        pytest.param("sglang", {}, "/update_weights_from_disk", marks=pytest.mark.slow),
+    ],
+)
+def test_learning_through_servers_is_learning_here(
+    kind: str, settings: dict[str, Any], route: str, tiny: Path, tmp_path: Path
+) -> None:
     recipe = learning(tiny, tmp_path)
     here = run_of(recipe, tmp_path / "here")
     with standing_in(tiny, kind) as running:  # type: ignore[arg-type]
-        there = run_of(replace(recipe, engine=engine_of(running, kind)), tmp_path / "there")
-        reloads = [path for path in running[0].paths() if path in ("/collective_rpc", "/update_weights_from_disk")]
-    assert len(reloads) == 4, "the first weights, and those after each of three steps"
+        there = run_of(replace(recipe, engine=engine_of(running, kind, **settings)), tmp_path / "there")
+        assert running[0].paths().count(route) == 4, "the first weights, and those after each of three steps"
     weights = "model/model.safetensors"
     assert (there / weights).read_bytes() == (here / weights).read_bytes()
     assert (there / weights).read_bytes() != (tiny / "model.safetensors").read_bytes()

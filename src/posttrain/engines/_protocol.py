@@ -94,13 +94,18 @@ class Link:
         return await self._ask("GET", path, None)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The JSON of a ``POST``. Raises as `get`."""
+        """The JSON of a ``POST``, without a body where there is none. Raises as `get`."""
         return await self._ask("POST", path, body)
 
     async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         url = f"http://{self.place.address}{path}"
         try:
-            response = await (self.client.get(url) if method == "GET" else self.client.post(url, json=body or {}))
+            if method == "GET":
+                response = await self.client.get(url)
+            elif body is None:
+                response = await self.client.post(url, headers={"Content-Type": "application/json"})
+            else:
+                response = await self.client.post(url, json=body)
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise Unanswered(shown(f"{type(error).__name__} {error}".strip(), SHOWN)) from None
         status, text = response.status_code, shown(response.text, SHOWN)

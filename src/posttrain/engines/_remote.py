@@ -16,6 +16,7 @@ import torch
 from posttrain.engines import Counters, Sampling, Server, Watch
 from posttrain.engines._addressed import Settings, check_sampling, connect, pause
 from posttrain.engines._continuous import ContinuousServer
+from posttrain.engines._phases import Phases
 from posttrain.engines._protocol import Answer, Asked, Link, Place, Unanswered, together
 from posttrain.engines._requests import Request
 from posttrain.engines._stopping import StopStrings
@@ -28,22 +29,24 @@ if TYPE_CHECKING:
     from posttrain.policies import Policy
 
 
-def serve(engine: Settings, policy: "Policy", seed: int) -> Server:
-    """The servers for the policy, this process for any other model."""
+def serve(engine: Settings, policy: "Policy", seed: int, phases: Phases | None = None) -> Server:
+    """The servers for the policy, this process for any other model. Without `phases` weights go as a folder."""
     local = Native().serve(policy, seed)
     if policy.role != "policy":
         return local
     if not isinstance(local, ContinuousServer):
         raise UserError(f"engine={engine.kind}: the {policy.called} in the role 'policy' writes no text")
-    return RemoteServer(engine, policy, seed, local)
+    return RemoteServer(engine, policy, seed, local, phases)
 
 
 class RemoteServer(ContinuousServer):
     """A policy that servers sample. Requests are checked here, before they are sent."""
 
-    def __init__(self, engine: Settings, policy: "Policy", seed: int, local: ContinuousServer) -> None:
+    def __init__(
+        self, engine: Settings, policy: "Policy", seed: int, local: ContinuousServer, phases: Phases | None = None
+    ) -> None:
         super().__init__(policy, seed, slots=local._slots, prefill_tokens=local._prefill_tokens)
-        self._engine = engine
+        self._engine, self._phases = engine, phases
         self._places = [Place(address, number) for number, address in enumerate(engine.servers)]
         self._weights = _Weights(engine, policy)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -126,8 +129,11 @@ class RemoteServer(ContinuousServer):
         label = self._weights.now()
         if label == self._weights.given:
             return
-        with self._weights.written(label) as (folder, size):
-            await together([self._give(self._link(place, client), folder, label) for place in self._places])
+        if self._phases is not None:
+            size = await self._broadcast(self._phases, client, label)
+        else:
+            with self._weights.written(label) as (folder, size):
+                await together([self._give(self._link(place, client), folder, label) for place in self._places])
         self._alive()
         self._weights.given = label
         spent = {"weight_bytes": float(size), "seconds_weights": time.monotonic() - began}
@@ -143,11 +149,37 @@ class RemoteServer(ContinuousServer):
         except Unanswered as error:
             self._leave_out(place, f"it did not take the weights: {error}")
             return
+        self._has_taken(link, label, found)
+
+    def _has_taken(self, link: Link, label: str, found: str) -> None:
+        place = link.place
         if found != label:
             raise RunFailed(f"{link.named} was given the weights {label}, and reports {found}")
         if place.gone:
             self._notes.append(f"{link.named} is used again")
         place.gone, place.failures = "", 0
+
+    async def _broadcast(self, phases: Phases, client: httpx2.AsyncClient, label: str) -> int:
+        """Give the weights to all servers that answer, together; bytes to each."""
+        links = [self._link(place, client) for place in self._places]
+        had = await together([self._paused(phases, link) for link in links])
+        links = [link for link, own in zip(links, had, strict=True) if own is not None]
+        if not links:
+            return 0
+        size = await phases.give(links, label, anew=any(own not in (None, self._weights.given) for own in had))
+        for link in links:
+            self._has_taken(link, label, await self._engine.protocol.label(link))
+        return size
+
+    async def _paused(self, phases: Phases, link: Link) -> str | None:
+        """The label that a server has, which has paused; None for one that does not answer."""
+        try:
+            if link.place.gone:
+                await self._engine.protocol.check(link)
+            return await phases.pause(link)
+        except Unanswered as error:
+            self._leave_out(link.place, f"it did not pause for the weights: {error}")
+            return None
 
     def _leave_out(self, place: Place, why: str) -> None:
         if not place.gone:

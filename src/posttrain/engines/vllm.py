@@ -9,15 +9,18 @@ between ``/pause`` and ``/resume``; a label names the version, and every token o
 Source: vLLM 0.33, ``vllm/entrypoints/serve/disagg`` (tokens in, tokens out) and ``serve/dev`` (weights), read and not
 run. The routes for weights ask nobody's name, and ``--api-key`` does not guard them: a private network.
 
-Differs: weights do not go by NCCL, for which vLLM has ``/init_weight_transfer_engine``, ``/start_weight_update``,
-``/update_weights`` and ``/finish_weight_update``.
+With ``engine.transfer=gloo`` they go in vLLM's four phases (`posttrain.engines._phases`): the same requests in the same
+order, and a broadcast beside them.
+
+Differs: that broadcast is by gloo, on CPUs, and that of vLLM by NCCL. So its other end can only be the stand-in,
+`posttrain serve --protocol vllm`.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.engines import Engine, Sampling, Server
@@ -90,6 +93,12 @@ class VLLM(Engine):
     folder: str = ""
     """Folder to which weights are written, under the same path on this machine and on those of the servers; empty takes
     a temporary one of this machine."""
+    transfer: Literal["folder", "gloo"] = "folder"
+    """How weights get there: as a folder, or by a broadcast, which only the stand-in takes."""
+    trainer: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    """With a broadcast, the address at which the servers reach this process."""
+    chunk_mb: Annotated[int, Field(ge=1, le=1 << 20)] = 256
+    """With a broadcast, most MiB of one ``/update_weights``; a larger tensor is alone in one."""
     concurrency: Concurrency = 256
     """Most requests at a time to one server."""
     timeout_seconds: PositiveFloat = 600.0
@@ -112,6 +121,9 @@ class VLLM(Engine):
 
     def serve(self, policy: "Policy", seed: int) -> Server:
         """The servers for the policy, this process for any other model."""
+        from posttrain.engines._phases import Phases
         from posttrain.engines._remote import serve
 
-        return serve(self, policy, seed)
+        if self.transfer == "folder":
+            return serve(self, policy, seed)
+        return serve(self, policy, seed, Phases(policy, self.trainer, self.chunk_mb << 20, self.timeout_seconds))

@@ -20,8 +20,11 @@ from starlette.responses import JSONResponse, Response
 
 from posttrain.component import frozen
 from posttrain.engines import Sampling
+from posttrain.engines._phases import named_weights
 from posttrain.errors.foreign import parse_json, shown
+from posttrain.errors.temporary import temporary_folder
 from posttrain.serving.fields import Flag, Real, Refused, Text, Whole
+from posttrain.serving.receiving import Finish, Init, Receiver, Update
 from posttrain.serving.server import Service
 from posttrain.types import Completion
 
@@ -131,6 +134,7 @@ class StandIn(Service):
         """Method, path and body of each."""
         self._tokens, self._load, self._record = server, load, record
         self._paused = self._loaded = False
+        self._receiver = Receiver()
 
     def routes(self) -> list[tuple[str, Callable[[Request], Awaitable[Response]], str]]:
         """Those of the program, before its own."""
@@ -143,6 +147,10 @@ class StandIn(Service):
                 ("/resume", self._go_on, "POST"),
                 ("/collective_rpc", self._reload, "POST"),
                 ("/update_weight_version", self._set_label, "POST"),
+                ("/init_weight_transfer_engine", self._join, "POST"),
+                ("/start_weight_update", self._start_update, "POST"),
+                ("/update_weights", self._update, "POST"),
+                ("/finish_weight_update", self._finish_update, "POST"),
             ],
             "sglang": [
                 ("/server_info", self._version, "GET"),
@@ -181,6 +189,8 @@ class StandIn(Service):
         await self._seen(request)
         if self._loaded:
             raise Refused("weights were loaded and have no label yet", status=409)
+        if self._receiver.is_open:
+            raise Refused("an update of the weights has not ended", status=409)
         self._paused = False
         return JSONResponse({"status": "resumed"})
 
@@ -194,6 +204,32 @@ class StandIn(Service):
         self.label = _checked(Label, await self._seen(request)).new_version
         self._loaded = False
         return JSONResponse({"success": True, "new_version": self.label})
+
+    async def _join(self, request: Request) -> Response:
+        info = _checked(Init, await self._seen(request)).init_info
+        await self._worker.call(lambda: self._receiver.join(info))
+        return JSONResponse({"message": "Weight transfer initialized"})
+
+    async def _start_update(self, request: Request) -> Response:
+        self._receiver.start(await self._seen(request), self._paused)
+        return JSONResponse({"message": "Weight update started"})
+
+    async def _update(self, request: Request) -> Response:
+        info, policy = _checked(Update, await self._seen(request)).update_info, self._tokens.policy
+        await self._worker.call(lambda: self._receiver.take(info, named_weights(policy)))
+        return JSONResponse({"message": "Weights updated"})
+
+    async def _finish_update(self, request: Request) -> Response:
+        wanted, policy = _checked(Finish, await self._seen(request)), self._tokens.policy
+
+        def finish() -> "ContinuousServer":
+            self._receiver.finish(named_weights(policy))
+            with temporary_folder("weights") as folder:
+                policy.save(folder)
+                return self._load(folder)  # without what it kept of prompts
+
+        self._tokens, self.label = await self._worker.call(finish), wanted.weight_version
+        return JSONResponse({"message": "Weight update finished"})
 
     async def _from_disk(self, request: Request) -> Response:
         wanted = _checked(FromDisk, await self._seen(request))
