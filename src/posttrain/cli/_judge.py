@@ -276,7 +276,11 @@ def kept(opened: Opened, store: Path | None) -> tuple[Judge, "Kept | None"]:
 
 
 def show_endpoints(opened: Opened) -> dict[str, Any]:
-    """What the endpoints of a judge have cost, by role; printed to the standard error, with the waits."""
+    """What the endpoints of a judge have cost, by role; printed to the standard error, with the waits, and with the
+    number of answers that were cut.
+    """
+    if cut := len(getattr(opened.judge, "cut", ())):
+        click.echo(f"answers beyond the judge's context, scored by their first tokens: {cut}", err=True)
     found = {}
     for remote in opened.remotes:
         for note in remote.take_notes():

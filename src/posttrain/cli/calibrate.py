@@ -90,13 +90,19 @@ def _of_ratings(opened: "Opened", tasks: "Sequence[Task]") -> list[tuple[float, 
 
     rows = []
     for task in tasks:
-        if any(rated.rating not in (0, 1) for rated in task.rated):
-            raise UserError(f"task {task.key}: a rating for calibration is 1 (right) or 0 (wrong); convert it first")
+        if off := [rated.rating for rated in task.rated if rated.rating not in (0, 1)]:
+            raise UserError(
+                f"task {task.key}: a rating for calibration is 1 (right) or 0 (wrong), not {off[0]:g}; it is not cut "
+                "to that scale, since another one has another meaning: convert it first"
+            )
         texts = [rated.completion for rated in task.rated]
         scores: Sequence[Any] = opened.scorer.scores(task, texts) if texts else ()
         for rated, score in zip(task.rated, scores, strict=True):
             if math.isfinite(score.value):
                 rows.append((score.value, rated.rating == 1, prompt_of(task)))
     if not rows:
-        raise UserError("the gold data has neither pairs nor rated answers that the judge can score")
+        raise UserError(
+            f"the gold data has neither pairs nor rated answers that the judge can score, in {len(tasks)} rows; give "
+            "the columns prompt, chosen and rejected, or prompt, completion and rating (the number 1 or 0)"
+        )
     return rows

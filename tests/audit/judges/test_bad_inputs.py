@@ -55,7 +55,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no labels": (
         lambda _: gold_pairs([Task(key="k", prompt="p")]),
-        r"the gold data has no pair; give rows with the columns prompt, chosen and rejected",
+        r"the gold data has no pair: none of its 1 rows has two answers.*; give rows with the columns prompt, chosen",
     ),
     "no preference": (
         lambda folder: JudgeItems(tasks=file(folder, {"prompt": "p", "answer": "a"})).load(),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "gold of one class": (
         lambda _: calibrate([(1.0, True, f"p{i}") for i in range(30)], symmetric=False),
-        r"all gold labels are of one class, so no chance can be fitted; give right and wrong answers",
+        r"all 30 gold labels are of one class, right, so no chance can be fitted; give right and wrong answers",
     ),
     "too few labels": (
         lambda _: calibrate([(1.0, True, "p")], symmetric=True),
@@ -98,7 +98,7 @@ def test_a_rating_off_the_scale_is_refused_before_a_judge_is_asked(
     file(tmp_path, *({"prompt": "p", "completion": f"{i}", "answer": "1", "rating": i} for i in range(3)))
     assert main(["calibrate", "match", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "c.json")]) == 2
     found = " ".join(capfd.readouterr().err.split())
-    assert "a rating for calibration is 1 (right) or 0 (wrong); convert it first" in found
+    assert "a rating for calibration is 1 (right) or 0 (wrong), not 2; it is not cut to that scale" in found
 
 
 def test_a_candidate_beyond_the_limit_keeps_its_first_characters_and_is_counted() -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from posttrain.errors import UserError
+from posttrain.grading.extraction import shown
 from posttrain.types import Message, Task
 
 
@@ -100,7 +101,10 @@ def gold_pairs(tasks: Sequence[Task], writer: str = "") -> list[GoldPair]:
         for preference in task.preferences:
             principle = preference.principle or ""
             if preference.chosen == preference.rejected:
-                raise UserError(f"task {task.key}: chosen and rejected are equal, so no label is right; remove the row")
+                raise UserError(
+                    f"task {task.key}: chosen and rejected are equal ({shown(preference.chosen, 100)} to the prompt "
+                    f"{shown(prompt_of(task), 100)}), so no label is right; remove the row"
+                )
             writers = [task.fields.get(f"writer_{side}") for side in ("chosen", "rejected")]
             own = float(writers[0] == writer) - float(writers[1] == writer) if writer else 0.0
             pairs.append(
@@ -114,7 +118,10 @@ def gold_pairs(tasks: Sequence[Task], writer: str = "") -> list[GoldPair]:
                 )
             )
     if not pairs:
-        raise UserError("the gold data has no pair; give rows with the columns prompt, chosen and rejected")
+        raise UserError(
+            f"the gold data has no pair: none of its {len(tasks)} rows has two answers, of which one is known to be "
+            "better; give rows with the columns prompt, chosen and rejected"
+        )
     return pairs
 
 

@@ -45,7 +45,8 @@ def calibrate(labelled: Sequence[tuple[float, bool, str]], *, symmetric: bool, f
         raise UserError(f"a calibration needs at least {LEAST} labels, and {len(labelled)} can be used; give more gold")
     numbers, right = [number for number, _, _ in labelled], [label for _, label, _ in labelled]
     if not symmetric and len(set(right)) < 2:
-        raise UserError("all gold labels are of one class, so no chance can be fitted; give right and wrong answers")
+        only = f"all {len(right)} gold labels are of one class, {'right' if right[0] else 'wrong'}"
+        raise UserError(f"{only}, so no chance can be fitted; give right and wrong answers (rating 1 and 0)")
     fold_N = np.array([_fold(prompt, folds) for _, _, prompt in labelled])
     chance_N, isotonic_N = np.full((2, len(numbers)), np.nan)
     for fold in range(folds):

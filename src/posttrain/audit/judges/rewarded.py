@@ -34,6 +34,8 @@ class RewardJudge:
     samplers: Samplers = field(default=lambda _: {})
     local: frozenset[str] = frozenset()
     """Roles whose models are here, and so have tokens."""
+    cut: set[tuple[str, str]] = field(default_factory=set)
+    """Task and text of the answers that did not fit into the model's context: their end was cut off."""
 
     def verdicts(self, shown: Sequence[Shown]) -> list[Verdict]:
         """A verdict for each; its draws are a function of the texts and the repetition."""
@@ -57,9 +59,13 @@ class RewardJudge:
         text = "\0".join((str(task.prompt), *answers, key))
         samplers = self.samplers(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest())
         writer = next((samplers[role] for role in sorted(self.local & samplers.keys())), None)
-        group = Group(
-            key=task.key, trajectories=tuple(written(task, n, answer, writer) for n, answer in enumerate(answers))
+        rollouts = tuple(written(task, n, answer, writer) for n, answer in enumerate(answers))
+        self.cut.update(
+            (task.key, answer)
+            for rollout, answer in zip(rollouts, answers, strict=True)
+            if rollout.stop_reason == "length"
         )
+        group = Group(key=task.key, trajectories=rollouts)
         found = await scored(group, self.reward, RewardContext(samplers=samplers, as_given=True))
         return [trajectory.score for trajectory in found if trajectory.score is not None]
 
@@ -77,18 +83,28 @@ class RewardJudge:
 
 
 def written(task: Task, sample: int, text: str, writer: Sampler | None) -> Trajectory:
-    """An answer as a rollout: in the tokens of a model, or else in bytes that stand for them."""
+    """An answer as a rollout: in the tokens of a model, or else in bytes that stand for them. An answer that does not
+    fit into the model's context has its first tokens only, and is one that was cut by its length.
+
+    Raises `UserError` for a prompt that leaves no room for an answer.
+    """
+    cut = False
     prompt = task.prompt if isinstance(task.prompt, str) else "\n".join(message["content"] for message in task.prompt)
     if writer is not None:
         segments = [writer.prompt(task)]
         token_ids = writer.encode_completion(task.prompt, text)
-        if not len(segments[0]) + len(token_ids) <= writer.context:
+        room = writer.context - len(segments[0])
+        if room < 1:
             raise UserError(
-                f"task {task.key}: the prompt and an answer have {len(segments[0]) + len(token_ids)} tokens, more than "
-                f"the judge's context of {writer.context}; shorten them, or take a judge with a longer context"
+                f"task {task.key}: the prompt has {len(segments[0])} tokens, and the judge's context of "
+                f"{writer.context} leaves no room for an answer; shorten it, or take a judge with a longer context"
             )
+        cut = len(token_ids) > room
+        if cut:
+            token_ids = token_ids[:room]
+            text = writer.decode(token_ids)
     else:
         segments = [Segment(actor="prompt", token_ids=np.zeros(1, np.int64), text=prompt)]
         token_ids = np.frombuffer(text.encode("utf-8", "replace") or b"\n", np.uint8).astype(np.int64)
     answer = Segment(actor="policy", token_ids=token_ids, trained=True, text=text)
-    return Trajectory(task=task, segments=(*segments, answer), stop_reason="stop", sample=sample)
+    return Trajectory(task=task, segments=(*segments, answer), stop_reason="length" if cut else "stop", sample=sample)

@@ -5,7 +5,7 @@ explanation and the value NaN, never a finite number (`failure`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -14,10 +14,10 @@ import numpy as np
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import Component
-from posttrain.engines import Sampler, sampler_of
+from posttrain.engines import Labelling, Sampler, sampler_of
 from posttrain.errors import UserError
 from posttrain.signals import Signal
-from posttrain.types import Fact, FloatArray, Group, IntArray, Score, Task, Trajectory
+from posttrain.types import Fact, FloatArray, Group, IntArray, Message, Score, Task, Trajectory
 
 ALIASES: Final = {"translation": "translated"}
 """Other names of kinds, where one is named by a text."""
@@ -240,6 +240,27 @@ def read_by(
         ids, vectors = in_own_tokens(trajectory, sampler), None
     room = sampler.context
     return ids[:room], None if vectors is None else vectors[:room], len(ids) > room
+
+
+def fitting(model: Sampler, longest: int, request: Callable[[int], str | Sequence[Message]], *, reply: int = 0) -> int:
+    """How many characters of each candidate are shown: `longest`, or as many as fit into the context of a model here.
+
+    `request` makes the prompt with this many. Where it is too long with all, the shorter one leaves `reply` tokens too,
+    a quarter of the context at most.
+    """
+    if isinstance(model, Labelling):
+        return longest
+
+    def fits(characters: int, more: int) -> bool:
+        return len(model.encode(request(characters))) + more <= model.context
+
+    if fits(longest, min(reply, 1)):
+        return longest
+    low, high, reply = 0, longest, min(reply, model.context // 4)
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle, reply) else (low, middle)
+    return low
 
 
 def counted(holds: bool) -> Score:

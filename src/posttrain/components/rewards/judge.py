@@ -20,7 +20,7 @@ from pydantic import Field, PositiveInt, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, fitting
 from posttrain.datasets.templates import (
     Template,
     asked,
@@ -30,9 +30,8 @@ from posttrain.datasets.templates import (
     marked,
     places,
     question_of,
-    shortened,
 )
-from posttrain.engines import Sampling, Writer
+from posttrain.engines import Sampler, Sampling
 from posttrain.errors import NoAnswer
 from posttrain.grading.extraction import shown
 from posttrain.types import Group, Message, Score, Trajectory
@@ -72,7 +71,8 @@ class Judge(Reward):
     sampling: Sampling = Sampling(temperature=0.0, max_tokens=512)
     """How each reply is sampled; several need a temperature."""
     longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
-    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
+    """Characters of a completion that are shown, its first ones; fewer where a prompt would pass the context of a
+    model here. ``reward/cut`` is the share of completions with more."""
     chat: bool = True
     """Whether the prompt is a chat message, or text to be continued."""
     correct_at: float = Field(default=0.5, allow_inf_nan=False)
@@ -117,14 +117,20 @@ class Judge(Reward):
         # Draws depend on the order of a sampler's requests, which gather starts in the order of the group.
         return await asyncio.gather(*(self._score(trajectory, writer) for trajectory in group))
 
-    async def _score(self, trajectory: Trajectory, writer: Writer) -> Score:
+    async def _score(self, trajectory: Trajectory, writer: Sampler) -> Score:
         task = trajectory.task
         if task.answer is None and "answer" in places(self.template):
             return failure("the judge's template shows the reference answer, and the task has none")
-        text, cut = shortened(trajectory.completion, self.longest)
-        values = {"question": question_of(task), "answer": task.answer or "", "completion": marked(text)}
-        request = fill_closed(self.template, values, {"raw_completion": text})
-        prompt = (Message(role="user", content=request),) if self.chat else request
+
+        def asking(characters: int) -> str | tuple[Message, ...]:
+            text = trajectory.completion[:characters]
+            values = {"question": question_of(task), "answer": task.answer or "", "completion": marked(text)}
+            request = fill_closed(self.template, values, {"raw_completion": text})
+            return (Message(role="user", content=request),) if self.chat else request
+
+        whole = min(self.longest, len(trajectory.completion))
+        longest = fitting(writer, whole, asking, reply=self.sampling.max_tokens)
+        prompt, cut = asking(longest), longest < len(trajectory.completion)
         try:
             replies = await writer.write(prompt, self.samples, self.sampling)
         except NoAnswer as error:

@@ -21,8 +21,8 @@ import numpy as np
 from pydantic import Field, PositiveFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, counted, failure
-from posttrain.datasets.templates import asked, marked, shortened, without
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, fitting
+from posttrain.datasets.templates import asked, marked, without
 from posttrain.engines import Labelling, Sampler, next_logp
 from posttrain.errors import NoAnswer, UserError
 from posttrain.signals import Signal, logp_of
@@ -41,7 +41,8 @@ class PreferenceModel(Reward):
     temperature: PositiveFloat = 1.0
     """T: a higher temperature gives probabilities closer to one half."""
     longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
-    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
+    """Characters of a completion that are shown, its first ones; fewer of both where a prompt would pass the context
+    of a model here. ``reward/cut`` is the share of completions with more."""
     marks: bool = True
     """Whether both responses stand between marks that they cannot contain. The published form has none: for a model
     that was trained on it, the words in brackets that separate its parts are the marks, and stand in no response."""
@@ -76,37 +77,47 @@ class PreferenceModel(Reward):
         sampler, count = context.sampler(self.role, self.kind), len(group)
         orders = list(permutations(range(count), 2))
         requests = (self._first_is_better(sampler, *(group.trajectories[i] for i in order)) for order in orders)
+        cut_N = np.zeros(count, bool)
         first_NN = np.full((count, count), 0.5)
-        for (i, j), probability in zip(orders, await asyncio.gather(*requests), strict=True):
+        for (i, j), (probability, longest) in zip(orders, await asyncio.gather(*requests), strict=True):
             first_NN[i, j] = probability
+            cut_N[i] |= longest < len(group.trajectories[i].completion)
         better_NN = (first_NN + 1.0 - first_NN.T) / 2
         values = (better_NN.sum(1) - 0.5) / (count - 1) if count > 1 else np.full(count, 0.5)
-        return [self._score(t, float(value), count) for t, value in zip(group, values, strict=True)]
+        return [self._score(float(value), count, cut=bool(cut)) for value, cut in zip(values, cut_N, strict=True)]
 
-    def _score(self, trajectory: Trajectory, value: float, count: int) -> Score:
+    def _score(self, value: float, count: int, *, cut: bool) -> Score:
         """The score of a mean probability, NaN where a comparison has no answer."""
         if np.isnan(value):
             return failure(f"the endpoint of role '{self.role}' names no letter in a comparison with this rollout")
         explanation = f"{asked(self.role, QUESTION, str(self.marks))} prefers it to {value:.0%} of {count - 1} others"
-        _, cut = shortened(trajectory.completion, self.longest)
         status: Literal["ok", "wrong"] = "ok" if value >= 0.5 else "wrong"
         return Score(value=value, status=status, explanation=explanation, parts={"cut": counted(cut)})
 
-    async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> float:
-        """Probability that the model prefers the first of two responses, shown in this order; NaN without an answer."""
-        texts = (shortened(t.completion, self.longest)[0] for t in (first, second))
-        one, other = (marked(text) if self.marks else without(text, SEPARATORS) for text in texts)
-        text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
-        prompt = (Message(role="user", content=text),)
+    async def _first_is_better(self, sampler: Sampler, first: Trajectory, second: Trajectory) -> tuple[float, int]:
+        """Probability that the model prefers the first of two responses, shown in this order, and how many characters
+        of each are shown; NaN without an answer.
+        """
+
+        def asking(characters: int, *, swapped: bool = False) -> tuple[Message, ...]:
+            texts = (t.completion[:characters] for t in ((second, first) if swapped else (first, second)))
+            one, other = (marked(text) if self.marks else without(text, SEPARATORS) for text in texts)
+            text = QUESTION.format(context=prompt_text(first.task), first=one, second=other)
+            return (Message(role="user", content=text),)
+
+        whole = min(self.longest, max(len(first.completion), len(second.completion)))
+        longest = fitting(sampler, whole, asking, reply=1)
+        longest = fitting(sampler, longest, lambda n: asking(n, swapped=True), reply=1)  # as many in both orders
+        prompt = asking(longest)
         if isinstance(sampler, Labelling):
             try:
                 logp_a, logp_b = await sampler.label_logp(prompt, "AB")
             except NoAnswer:
-                return float("nan")
+                return float("nan"), longest
         else:
             letters = [self._letter(letter, sampler) for letter in "AB"]
             logp_a, logp_b = await next_logp(sampler, sampler.encode(prompt), letters)
-        return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700))))
+        return float(1 / (1 + np.exp(np.clip((logp_b - logp_a) / self.temperature, -700, 700)))), longest
 
     def _letter(self, letter: str, sampler: Sampler) -> int:
         """The token of a letter. Raises `UserError` for one of several tokens."""

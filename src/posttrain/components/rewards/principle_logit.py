@@ -24,7 +24,7 @@ from pydantic import Field, PositiveFloat, field_validator
 from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure, fitting
 from posttrain.datasets.templates import (
     Template,
     asked,
@@ -34,7 +34,6 @@ from posttrain.datasets.templates import (
     marked,
     places,
     question_of,
-    shortened,
 )
 from posttrain.engines import Labelling, Sampler, next_logp
 from posttrain.errors import NoAnswer
@@ -67,7 +66,8 @@ class PrincipleLogit(Reward):
     """Prompt. Placeholders: question, principle, and response (between marks) or raw_response, which the text
     after it marks."""
     longest: Annotated[int, Field(ge=1, le=10_000_000)] = 16384
-    """Characters of a completion that are shown, its first ones. ``reward/cut`` is the share of those with more."""
+    """Characters of a completion that are shown, its first ones; fewer where a prompt would pass the context of a
+    model here. ``reward/cut`` is the share of completions with more."""
     chat: bool = True
     """Whether the prompt is a chat message, or text to be continued."""
     words: tuple[str, str] = ("Yes", "No")
@@ -113,10 +113,16 @@ class PrincipleLogit(Reward):
     async def _score(self, trajectory: Trajectory, sampler: Sampler) -> Score:
         own = trajectory.task.fields.get("principle") if self.bound else None
         principle = own if isinstance(own, str) and own.strip() else self.principle
-        text, cut = shortened(trajectory.completion, self.longest)
-        values = {"question": question_of(trajectory.task), "response": marked(text), "principle": principle}
-        request = fill_closed(self.template, values, {"raw_response": text})
-        prompt = (Message(role="user", content=request),) if self.chat else request
+
+        def shown(characters: int) -> str | tuple[Message, ...]:
+            text = trajectory.completion[:characters]
+            values = {"question": question_of(trajectory.task), "response": marked(text), "principle": principle}
+            request = fill_closed(self.template, values, {"raw_response": text})
+            return (Message(role="user", content=request),) if self.chat else request
+
+        whole = min(self.longest, len(trajectory.completion))
+        longest = fitting(sampler, whole, shown, reply=8)
+        prompt, cut = shown(longest), longest < len(trajectory.completion)
         if isinstance(sampler, Labelling):
             try:
                 return self._valued(principle, cut, *await sampler.label_logp(prompt, self.words))
