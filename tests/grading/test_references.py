@@ -1,5 +1,6 @@
 """What is refused of a user's data before anything is sampled, each with the file and the line of its row."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,13 @@ import pytest
 from posttrain.cli import main
 from posttrain.components.rewards.counted_work import CountedWork
 from posttrain.components.rewards.io_tests import IOTests
+from posttrain.components.rewards.kernel import Kernel
 from posttrain.components.rewards.python_tests import PythonTests
 from posttrain.components.rewards.suite import Suite
 from posttrain.components.selections.valid_calls import tree_fault
 from posttrain.errors import TaskFault, UserError
-from posttrain.types import Task
+from posttrain.grading.references import MOST_CHECKED, check_references
+from posttrain.types import Score, Task, Trajectory
 from tests.components.rewards.programs import tier_for
 
 NEXT = [{"input": "1\n", "output": "2\n"}]
@@ -132,3 +135,46 @@ def test_a_selection_of_calls_refuses_schemas_elsewhere() -> None:
     assert "$ref '#' refers to itself" in tree_fault(
         Task(key="t", prompt="?", answer="[f(a=1)]", fields={"tools": tools})
     )
+
+
+@pytest.mark.parametrize("bad", [1, 37, 98])
+def test_every_row_up_to_the_bound_is_checked(bad: int) -> None:
+    tasks = [Task(key=str(n), prompt="?", answer=f"```\nprint({n})\n```") for n in range(99)]
+    seen: list[str] = []
+
+    async def score(trajectory: Trajectory, program: str) -> Score:
+        seen.append(trajectory.task.key)
+        right = trajectory.task.key != str(bad)
+        return Score(value=float(right), status="ok" if right else "wrong", explanation="test 1")
+
+    for kind in (PythonTests, IOTests, CountedWork, Suite, Kernel):
+        assert kind().references == MOST_CHECKED == 1000
+    with pytest.raises(TaskFault, match=f"task '{bad}' fails its own tests: test 1"):
+        asyncio.run(check_references(tasks, score, MOST_CHECKED))
+    others = [task for task in tasks if task.key != str(bad)]
+    seen.clear()
+    asyncio.run(check_references(others, score, MOST_CHECKED))
+    assert seen == [task.key for task in others]
+    seen.clear()
+    asyncio.run(check_references(others, score, 7))
+    assert seen == [others[place * 98 // 7].key for place in range(7)]
+
+
+def test_a_longer_file_and_progress_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = [Task(key=str(n), prompt="?", answer="print(1)", fields={"tests": NEXT}) for n in range(70)]
+    assert IOTests(references=69).notes(tasks) == [
+        "the references of 69 of 70 tasks are run before training, evenly spread; reward.references=70 runs all"
+    ]
+    assert not IOTests(references=70).notes(tasks) and not IOTests(references=0).notes([])
+
+    async def score(trajectory: Trajectory, program: str) -> Score:
+        return Score(value=1.0, status="ok")
+
+    asyncio.run(check_references(tasks, score, 70))
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("posttrain.grading.references.SILENT_S", -1.0)
+    asyncio.run(check_references(tasks, score, 70))
+    assert capsys.readouterr().err == "".join(f"\rchecked {n} of 70 tasks" for n in (32, 64, 70)) + "\n"

@@ -10,7 +10,8 @@ import pytest
 
 from posttrain.errors import UserError
 from posttrain.grading.line_coverage import target_of
-from posttrain.runs.fuzzing import Session, State, edited, found, fuzz, prompt_of, read_seeds
+from posttrain.runs.fuzzing import Session, State, found, fuzz, prompt_of, read_seeds
+from posttrain.runs.input_edits import edited, parsed
 from posttrain.sandbox import open_pool
 
 SOURCE = """def f(a, b):
@@ -102,3 +103,29 @@ def test_edits_are_bounded_and_use_the_constants_of_the_program() -> None:
     texts = [edited(b"ab" * 1999, "str", rng, ("magic", "x" * 99)) for _ in range(200)]
     assert all(len(own) <= 4000 for own in texts) and any(b"magic" in own for own in texts)
     assert not any(b"xxx" in own for own in texts)
+
+
+@pytest.mark.parametrize("start", [b"12, 10, 'a', [1]", b"0, 0, '', []"])
+def test_edits_keep_the_types_that_parameters_are_annotated_with(start: bytes) -> None:
+    """`12, 0J, 0` is no input of whole numbers, and its TypeError no crash of the function."""
+    source = "def f(a: int, b: float, c: str, d: list[int], e=0):\n    return a"
+    kinds = target_of(source, "f").kinds
+    assert kinds == ("int", "float", "str", "list", "")
+    rng, content, seen = Random(27), start, set()
+    for _ in range(1000):
+        content = edited(content, "literals", rng, (0.5, "magic"), kinds)
+        given = parsed("literals", content, kinds)
+        assert given is not None
+        assert all(isinstance(own, kind) for own, kind in zip(given, (int, int | float, str, list), strict=False))
+        seen.add(content)
+        content = content if len(content) < 60 else start
+    assert len(seen) > 300
+
+
+def test_an_input_of_another_type_than_is_annotated_is_refused(tmp_path: Path) -> None:
+    target = target_of(SOURCE.replace("(a, b)", "(a: int, b: int)"), "f")
+    state = fuzz(session(tmp_path, target=target, write=None, seeds={"a": b"12, 0J", "b": b"12, 9"}), 2, lambda _: None)
+    assert state.refused == 1 and not state.saved["crashes"]
+    first = target_of("def f(a: str, b: bool): return a", "f")
+    state = fuzz(session(tmp_path / "first", target=first, write=None), 1, lambda _: None)
+    assert [one["input"] for one in state.saved["queue"]] == ["'', False"] and state.refused == 0

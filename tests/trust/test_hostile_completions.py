@@ -13,6 +13,7 @@ from posttrain.sandbox import missing_programs
 from posttrain.sandbox.processes import TICKS, descendants
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, score_all
+from tests.conformance._members import members
 from tests.conformance.test_rewards import CASES, IN_A_SANDBOX
 
 CPU_S, MEMORY_MIB = 1.0, 512
@@ -43,7 +44,19 @@ RUN = {
 }
 """Texts that are programs, where texts are run."""
 LOOP = "def f(a):\n    n = 0\n    while n < a:\n        n += 1\n    if n == 41:\n        return 1"
+FORMULAS = {
+    name: rf"\boxed{{{text}}}"
+    for name, text in {
+        "tower": "9^{9^{9^9}}",
+        "factorials": "9!!!!",
+        "sums": r"\sum_{i=1}^{10^9} \sum_{j=1}^{10^9} \sin(ij)",
+        "expansion": "(x+y+z)^{900}",
+        "roots": r"\sqrt{" * 19 + "2" + "}" * 19,
+    }.items()
+}
+"""Answers that mathematics libraries compute."""
 GIVEN: Mapping[str, tuple[dict[str, Any], Task | None, Mapping[str, str]]] = {
+    "math_verify": ({}, None, FORMULAS),
     "patch_similarity": ({}, None, {}),
     "uses": ({}, None, {}),
     "refactored": ({"execution": True}, None, RUN),
@@ -65,6 +78,33 @@ GIVEN: Mapping[str, tuple[dict[str, Any], Task | None, Mapping[str, str]]] = {
         {"far": "10000000000000"},
     ),
 }
+
+
+WIDER = {
+    "kernel": "Triton with its interpreter has 313 MB before it runs anything, and compiles for .1 to .4 s a kernel",
+    "counted_work": "Valgrind runs a program 20 to 50 times slower; it counts instructions",
+    "function": "a function of the user's may load a model; its limits are the user's to set",
+    "reasoning_gym": "some verifiers of the library solve the task first, whatever the answer is",
+    "io_tests": "limits of several tests of a program, of languages that compile at first",
+    "python_tests": "limits of all tests of a program together",
+    "openai_grader": "limits of a program that the user gives",
+    "sql": "limits of queries on a database of the user's",
+    "verilog": "limits of the compiler and the simulation of a circuit",
+}
+"""Rewards whose limits are wider by default, and why; those of the models' programs are killed at theirs."""
+
+
+def test_limits_are_a_second_and_512_mb_unless_wider_is_needed() -> None:
+    found = {}
+    for own in (parameter.values[0] for parameter in members(Reward)):
+        fields = own.__dataclass_fields__
+        limits = getattr(fields.get("limits"), "default", None)
+        seconds = limits.cpu_s if limits else getattr(fields.get("time_limit"), "default", None)
+        memory = limits.memory_mb if limits else getattr(fields.get("memory_mib"), "default", MEMORY_MIB)
+        if isinstance(seconds, float):
+            found[own.kind] = seconds <= CPU_S and memory <= MEMORY_MIB
+    assert {kind for kind, within in found.items() if not within} == WIDER.keys()
+    assert {kind for kind, within in found.items() if within} == GIVEN.keys(), "each of them is tried below"
 
 
 def spent() -> float:

@@ -71,6 +71,20 @@ class Ran:
     lines: frozenset[int] = frozenset()
 
 
+KINDS: Final[Mapping[str, Any]] = {
+    "int": int,
+    "float": (int, float),
+    "complex": (int, float, complex),
+    "bool": bool,
+    "str": str,
+    "bytes": bytes,
+    "list": list,
+    "tuple": tuple,
+    "dict": dict,
+    "set": set,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A function whose lines are counted."""
@@ -86,6 +100,8 @@ class Target:
     """By line, the conditions around it: ``a==12 not(b>3)``."""
     constants: tuple[Any, ...] = ()
     """Texts and numbers in the source, for edits."""
+    kinds: tuple[str, ...] = ()
+    """Of each parameter the built-in type that it is annotated with; empty for any other annotation."""
 
     def call(self, inputs: Sequence[Any], ticks: int) -> str:
         """The call with literals, at most `ticks` rounds of loops and calls."""
@@ -107,6 +123,7 @@ def target_of(source: str, function: str) -> Target:
     arguments = [*found.args.posonlyargs, *found.args.args]
     annotation = arguments[0].annotation if len(arguments) == 1 else None
     text = annotation.id if isinstance(annotation, ast.Name) and annotation.id in ("str", "bytes") else ""
+    kinds = tuple(_kind(own.annotation) for own in arguments)
     literal = [n.value for n in ast.walk(found) if isinstance(n, ast.Constant)]
     constants = tuple({repr(own): own for own in literal if type(own) in (str, int, float, bytes) and own}.values())
     parents: dict[int, int | None] = {}
@@ -123,7 +140,18 @@ def target_of(source: str, function: str) -> Target:
     body = ast.unparse(ast.Module(body=first, type_ignores=[]))
     whole = "\n".join([*future, _HARNESS, body, ""])
     names = tuple(a.arg for a in arguments)
-    return Target(whole, function, names, text, parents, guards, constants)  # type: ignore[arg-type]
+    return Target(whole, function, names, text, parents, guards, constants, kinds)  # type: ignore[arg-type]
+
+
+def fits(given: Sequence[Any], kinds: Sequence[str]) -> bool:
+    """Whether literals have the types that parameters are annotated with; a whole number is a float too."""
+    return all(not kind or isinstance(own, KINDS[kind]) for own, kind in zip(given, kinds, strict=False))
+
+
+def _kind(annotation: ast.expr | None) -> str:
+    """The built-in type that a parameter is annotated with; of ``list[int]`` the list."""
+    own = annotation.value if isinstance(annotation, ast.Subscript) else annotation
+    return own.id if isinstance(own, ast.Name) and own.id in KINDS else ""
 
 
 async def run_calls(

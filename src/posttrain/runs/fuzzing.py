@@ -11,7 +11,6 @@ number and what is in ``default/posttrain.jsonl``, the journal, so that a sessio
 not been.
 """
 
-import ast
 import hashlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,6 +25,7 @@ from posttrain.errors.foreign import guard, read_bytes, read_text
 from posttrain.grading.c_coverage import CTarget, c_target_of, run_c_calls
 from posttrain.grading.line_coverage import Ran, Target, run_calls, target_of
 from posttrain.runs.files import write_file
+from posttrain.runs.input_edits import LONGEST, edited, parsed
 from posttrain.runs.journal import Journal, read_lines
 from posttrain.sandbox import Limits, Pool, open_pool
 
@@ -33,11 +33,9 @@ BATCH: Final = 32
 """Inputs of a batch."""
 ASKED: Final = 8
 """Inputs of a line in a batch that the model writes."""
-LONGEST: Final = 4000
-"""Most bytes of an input."""
-LONGEST_PIECE: Final = 40
-"""Most bytes of a constant that is put into an input."""
 MOST_SEEDS: Final = 10_000
+_FIRST: Final = {"bool": "False", "str": "''", "bytes": "b''", "list": "[]", "tuple": "()", "dict": "{}"}
+"""First inputs by annotation, of others 0."""
 KINDS: Final = ("queue", "crashes", "hangs")
 Write = Callable[[int, int, int], Awaitable[Sequence[str]]]
 """Texts of a model for a line, in a batch: (line, batch, number)."""
@@ -218,14 +216,14 @@ def _read(path: Path, session: Session) -> State:
 async def _batch(session: Session, state: State, most: int) -> dict[str, Any]:
     """One batch as an entry of the journal."""
     proposed, lines = await _proposed(session, state, most)
-    parsed = [_parsed(session.form, content) for _, _, content in proposed]
-    runs = iter(await _run(session, [own for own in parsed if own is not None]))
+    arguments = [parsed(session.form, content, _kinds(session.target)) for _, _, content in proposed]
+    runs = iter(await _run(session, [own for own in arguments if own is not None]))
     covered: set[int] = set()
     known = {_name(one) for kind in KINDS[1:] for one in state.saved[kind]}
     counts = {kind: len(state.saved[kind]) for kind in KINDS}
     saved: list[dict[str, Any]] = []
     refused = 0
-    for number, ((source, how, content), own) in enumerate(zip(proposed, parsed, strict=True)):
+    for number, ((source, how, content), own) in enumerate(zip(proposed, arguments, strict=True)):
         run = next(runs) if own is not None else Ran("refused")
         refused += run.end == "refused"
         new = run.lines - state.covered - covered
@@ -288,7 +286,9 @@ async def _proposed(session: Session, state: State, most: int) -> tuple[list[tup
     while len(proposed) < BATCH:
         place = rng.randrange(len(corpus)) if corpus else None
         content = corpus[place]["input"].encode("latin-1") if place is not None else _first(session)
-        proposed.append((place, "edit", edited(content, session.form, rng, session.target.constants)))
+        proposed.append(
+            (place, "edit", edited(content, session.form, rng, session.target.constants, _kinds(session.target)))
+        )
     return proposed[:most], lines
 
 
@@ -304,7 +304,15 @@ def _lines(target: Target | CTarget, state: State, rng: Random, count: int) -> l
 
 def _first(session: Session) -> bytes:
     """The first input, where none is given."""
-    return b"" if session.form != "literals" else b", ".join([b"0"] * len(session.target.parameters))
+    if session.form != "literals":
+        return b""
+    kinds = _kinds(session.target) or ("",) * len(session.target.parameters)
+    return ", ".join(_FIRST.get(kind, "0") for kind in kinds).encode()
+
+
+def _kinds(target: Target | CTarget) -> tuple[str, ...]:
+    """The types that a Python function's parameters are annotated with."""
+    return target.kinds if isinstance(target, Target) else ()
 
 
 def _encoded(text: str, form: str) -> bytes:
@@ -321,81 +329,6 @@ def _commas(text: str) -> str:
     except ValueError:
         return text
     return ", ".join(parts)
-
-
-def _parsed(form: str, content: bytes) -> tuple[Any, ...] | None:
-    """The arguments of an input; None where it is not of the form."""
-    if form == "bytes":
-        return (content,)
-    text = content.decode("utf-8", "replace")
-    if form == "str":
-        return (text,)
-    try:
-        given = ast.literal_eval(f"({text.strip().removesuffix(',')},)") if text.strip() else ()
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
-        return None
-    return given if isinstance(given, tuple) else None
-
-
-def edited(content: bytes, form: str, rng: Random, constants: Sequence[Any] = ()) -> bytes:
-    """An input with one to four edits: of numbers for literals, of characters for the rest.
-
-    `constants` of the program are put in now and then.
-    """
-    own_numbers = [own for own in constants if type(own) in (int, float)]
-    pieces = [own if isinstance(own, bytes) else str(own).encode("utf-8", "replace") for own in constants]
-    pieces = [own for own in pieces if len(own) <= LONGEST_PIECE]
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        given = _parsed(form, content) if form == "literals" else None
-        numbers = [i for i, own in enumerate(given or ()) if type(own) in (int, float)]
-        if given and numbers and rng.random() < 0.9:
-            place = rng.choice(numbers)
-            step = rng.choice((1, 2, 3, 5, 10, 100)) * rng.choice((1, -1))
-            value = (
-                given[place] + step
-                if rng.random() < 0.7
-                else rng.choice((0, -1, 10**9, rng.randint(-999, 999), *own_numbers))
-            )
-            content = ", ".join(map(repr, (*given[:place], value, *given[place + 1 :]))).encode()
-            continue
-        place = rng.randint(0, len(content))
-        what = rng.random()
-        if what < 0.4:
-            content = content[:place] + _piece(rng, pieces) + content[place:]
-        elif what < 0.7:
-            content = content[:place] + _piece(rng, pieces) + content[place + 1 :]
-        elif what < 0.9:
-            content = content[:place] + content[place + rng.randint(1, 4) :]
-        else:
-            content = content[:place] + content[rng.randint(0, place) : place] + content[place:]
-    return content[:LONGEST]
-
-
-def _piece(rng: Random, pieces: Sequence[bytes]) -> bytes:
-    """A few characters to insert."""
-    if pieces and rng.random() < 0.25:
-        return rng.choice(pieces)
-    return rng.choice((bytes([rng.randrange(32, 127)]), rng.choice(_PIECES), bytes([rng.randrange(256)])))
-
-
-_PIECES: Final = (
-    b"0",
-    b"-1",
-    b"9" * 20,
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b"(",
-    b")",
-    b'"',
-    b"'",
-    b"\\",
-    b"\n",
-    b",",
-    b":",
-    b"=",
-)
 
 
 def _file_name(one: Mapping[str, Any]) -> str:

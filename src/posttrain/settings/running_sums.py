@@ -38,7 +38,7 @@ def running_sums() -> Recipe:
         steps=16,
         prompts=6,
         rollout=Independent(n=4, sampling=Sampling(max_tokens=32)),
-        reward=IOTests(language="c"),
+        reward=IOTests(language="c", references=20),
     )
     shape = Decoder(layers=2, width=128, context=64, words=WORDS)
     return replace(
@@ -47,5 +47,5 @@ def running_sums() -> Recipe:
         models={"policy": Model(source="new", shape=shape, trained=True)},
         tasks=RunningSums(),
         stages={"sft": imitation, "rl": stage},
-        evaluation=Evaluation(verifier=CountedWork(language="c"), correct_at=0.5, holdout=16),
+        evaluation=Evaluation(verifier=CountedWork(language="c", references=20), correct_at=0.5, holdout=16),
     )

@@ -35,7 +35,7 @@ from posttrain.grading.languages import (
     verdict,
 )
 from posttrain.grading.programs import broken, how_it_ended, score_each
-from posttrain.grading.references import check_references, reference_of
+from posttrain.grading.references import MOST_CHECKED, check_references, has_reference, reference_of, unchecked
 from posttrain.sandbox import Limits, Result, Tier, missing_programs, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -83,8 +83,8 @@ class CountedWork(Reward):
     """Reward of a program that crashes or exceeds a limit."""
     wrong: float = -0.3
     """Reward of a program with a wrong output."""
-    references: NonNegativeInt = 20
-    """Reference programs that are run before training, evenly spread over the tasks; uncounted."""
+    references: NonNegativeInt = MOST_CHECKED
+    """Most reference programs that are run before training; of more tasks some, evenly spread; uncounted."""
     limits: Limits = Limits(cpu_s=60.0, wall_s=300.0, memory_mb=1024)
     """Limits of one counted run, which takes fifty times as long as a plain one."""
     weakest: Tier = "cgroup"
@@ -108,6 +108,10 @@ class CountedWork(Reward):
             if fault := _fault(task):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
         wait_for(check_references(tasks, self._uncounted, self.references))
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many references are not run before training."""
+        return unchecked(sum(has_reference(task) for task in tasks), self.references)
 
     async def _uncounted(self, trajectory: Trajectory, code: str) -> Score:
         """Whether a program passes its tests."""

@@ -30,7 +30,7 @@ from posttrain.grading.languages import (
     shipped_languages,
 )
 from posttrain.grading.programs import broken, how_it_ended, score_each
-from posttrain.grading.references import check_references
+from posttrain.grading.references import MOST_CHECKED, check_references, has_reference, unchecked
 from posttrain.sandbox import Limits, Result, Tier, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -51,8 +51,8 @@ class IOTests(Reward):
     """Reward when the program does not compile, crashes, or exceeds a limit."""
     missing: float = 0.0
     """Reward of a completion without a program."""
-    references: NonNegativeInt = 20
-    """Reference programs that are run before training, evenly spread over the tasks."""
+    references: NonNegativeInt = MOST_CHECKED
+    """Most reference programs that are run before training; of more tasks some, evenly spread."""
     limits: Limits = Limits(cpu_s=5.0)
     """Limits of one run of a program."""
     weakest: Tier = "cgroup"
@@ -74,6 +74,10 @@ class IOTests(Reward):
             if fault := self._fault(task):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
         wait_for(check_references(tasks, self._score, self.references))
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many references are not run before training."""
+        return unchecked(sum(has_reference(task) for task in tasks), self.references)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compile each program once, and run its tests in order until one fails."""

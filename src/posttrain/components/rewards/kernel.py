@@ -43,6 +43,7 @@ from posttrain.grading.kernel_references import Expected, expected_of
 from posttrain.grading.kernel_runs import Dialect, Programs, Run
 from posttrain.grading.kernel_values import TOLERANCE, Argument, cases_of, difference, drawn
 from posttrain.grading.programs import LONGEST, find_code
+from posttrain.grading.references import MOST_CHECKED, check_each, unchecked
 from posttrain.grading.workers import Limits as WorkerLimits
 from posttrain.grading.workers import Runner
 from posttrain.sandbox import Limits, Tier, open_pool
@@ -78,10 +79,11 @@ class Kernel(Reward):
     tolerance: Mapping[str, NonNegativeFloat] = Field(default_factory=dict)
     """By dtype, the largest difference, as a share of the largest expected magnitude of an array; what is not named has
     1e-2 (float16), 2e-2 (bfloat16), 1e-4 (float32), 1e-7 (float64), and 0 for integers."""
-    references: NonNegativeInt = 20
-    """Reference programs that are run before training, evenly spread over the tasks."""
+    references: NonNegativeInt = MOST_CHECKED
+    """Most reference programs that are run before training; of more tasks some, evenly spread."""
     limits: Limits = Limits(cpu_s=5.0, memory_mb=1024)
-    """Limits of one program."""
+    """Limits of one program. They are wider than those of other rewards, a second and 512 MB: Triton with its
+    interpreter needs 313 MB before it runs anything, and its compiler up to 0.4 seconds for each kernel."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
@@ -106,12 +108,20 @@ class Kernel(Reward):
                 self._problem(task)
             except ValueError as error:
                 raise TaskFault(task.key, f"task '{task.key}' {error}") from None
-        count = min(self.references, len(tasks))
-        for task in (tasks[place * len(tasks) // count] for place in range(count)):
+
+        async def run(task: Task) -> Expected | str:
             problem = self._problem(task)
-            expected = wait_for(expected_of(problem.reference, problem.function, _inputs(task, problem, 0, 0)))
+            return await expected_of(problem.reference, problem.function, _inputs(task, problem, 0, 0))
+
+        def refuse(task: Task, expected: Expected | str) -> None:
             if isinstance(expected, str):
                 raise TaskFault(task.key, f"task '{task.key}': {expected}")
+
+        wait_for(check_each(tasks, run, refuse, self.references))
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many references are not run before training."""
+        return unchecked(len(tasks), self.references)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run the programs of each task together, equal ones once."""

@@ -32,7 +32,7 @@ LONGEST = 2000
 """Most characters of an answer that is parsed; a longer one must equal the reference answer letter by letter."""
 DEEPEST = 20
 """Most nested brackets of an answer that is parsed; the parser's time doubles with each."""
-ON_THE_CLOCK = 12.0
+ON_THE_CLOCK = 60.0
 """Wall-clock limit as a multiple of `time_limit`."""
 
 _PERCENT = re.compile(r"\s*\\?%$")
@@ -52,8 +52,10 @@ class MathVerify(Reward):
     lists: Lists = "auto"
     """Meaning of a reference answer that is a JSON list. ``auto``: of texts (``["1/2", "0.5"]``), each is right; any
     other list (``[1, 2]``) is itself the answer. ``any``: each item is right. ``text``: a list is itself the answer."""
-    time_limit: PositiveFloat = 5.0
-    """Seconds of processor time for one comparison; the wall-clock limit is twelve times that."""
+    time_limit: PositiveFloat = 1.0
+    """Seconds of processor time for one comparison; the wall-clock limit is sixty times that."""
+    memory_mib: Annotated[int, Field(ge=64, le=1 << 20)] = 512
+    """Memory for one comparison."""
     right: float = 1.0
     """Reward of an equal answer."""
     wrong: float = 0.0
@@ -141,7 +143,9 @@ class MathVerify(Reward):
 
     @cached_property
     def _runner(self) -> Runner:
-        limits = Limits(cpu_seconds=self.time_limit, wall_seconds=ON_THE_CLOCK * self.time_limit)
+        limits = Limits(
+            cpu_seconds=self.time_limit, wall_seconds=ON_THE_CLOCK * self.time_limit, memory_mib=self.memory_mib
+        )
         return Runner(
             "posttrain.grading.math_worker:open_comparison",
             limits=limits,

@@ -26,7 +26,7 @@ from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
 from posttrain.grading.function_calls import called
 from posttrain.grading.programs import broken, how_it_ended, score_each
-from posttrain.grading.references import check_references, reference_of
+from posttrain.grading.references import MOST_CHECKED, check_references, has_reference, reference_of, unchecked
 from posttrain.grading.values import Tree, literal, same, tree_of
 from posttrain.sandbox import Limits, Tier, open_pool
 from posttrain.types import Group, Score, Task, Trajectory
@@ -55,8 +55,8 @@ class PythonTests(Reward):
     """Reward when none passes, or not all without `partial`."""
     missing: float = 0.0
     """Reward of a completion without a program."""
-    references: NonNegativeInt = 100
-    """Reference programs that are run before training, evenly spread over the tasks."""
+    references: NonNegativeInt = MOST_CHECKED
+    """Most reference programs that are run before training; of more tasks some, evenly spread."""
     limits: Limits = Limits(cpu_s=5.0)
     """Limits of one program, for all its tests together."""
     weakest: Tier = "cgroup"
@@ -79,6 +79,10 @@ class PythonTests(Reward):
             except ValueError as error:
                 raise TaskFault(task.key, f"task '{task.key}' {error}") from None
         wait_for(check_references([t for t in tasks if _defines(reference_of(t))], self._score, self.references))
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many references are not run before training."""
+        return unchecked(sum(_defines(reference_of(task)) and has_reference(task) for task in tasks), self.references)
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Run each program once with all calls, and compare the results."""

@@ -31,6 +31,7 @@ from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
 from posttrain.grading.function_calls import called_each
 from posttrain.grading.programs import LONGEST, find_code
+from posttrain.grading.references import MOST_CHECKED, check_each, unchecked
 from posttrain.grading.suite_inputs import literal_of
 from posttrain.grading.suites import NamedTest, named_tests, solutions_fault
 from posttrain.grading.values import same
@@ -51,8 +52,8 @@ class Suite(Reward):
     """Whether the share of killed solutions is the reward; otherwise all must be killed."""
     tolerance: NonNegativeFloat = 1e-9
     """Largest difference of two equal floating-point numbers, relative to the larger one."""
-    references: NonNegativeInt = 20
-    """Tasks whose correct solutions are compared before training, evenly spread."""
+    references: NonNegativeInt = MOST_CHECKED
+    """Most tasks whose correct solutions are compared before training; of more some, evenly spread."""
     limits: Limits = Limits(cpu_s=1.0)
     """Limits of one solution, for all tests together."""
     weakest: Tier = "cgroup"
@@ -72,14 +73,21 @@ class Suite(Reward):
         for task in tasks:
             if fault := solutions_fault(task.fields):
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
-        known = [(task, calls) for task in tasks if (calls := _calls(task))]
-        count = min(self.references, len(known))
-        for task, calls in (known[place * len(known) // count] for place in range(count)):
-            if fault := wait_for(self._disagreement(task, calls)):
+
+        def refuse(task: Task, fault: str) -> None:
+            if fault:
                 raise TaskFault(task.key, f"task '{task.key}' has correct solutions that disagree: {fault}")
 
-    async def _disagreement(self, task: Task, calls: Sequence[str]) -> str:
+        known = [task for task in tasks if _calls(task)]
+        wait_for(check_each(known, self._disagreement, refuse, self.references))
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many tasks are not compared before training."""
+        return unchecked(sum(bool(_calls(task)) for task in tasks), self.references)
+
+    async def _disagreement(self, task: Task) -> str:
         """A call on which two correct solutions have different results; empty without one."""
+        calls = _calls(task)
         pool, solutions = open_pool(self.weakest), task.fields["correct"]
         found = await called_each(solutions, calls, pool, self.limits)
         for number, call in enumerate(calls):

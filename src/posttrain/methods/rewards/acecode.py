@@ -43,6 +43,11 @@ def _counted(reward: Reward) -> CountedWork:
         case CountedWork():
             return reward
         case IOTests():
-            return CountedWork(language=reward.language, languages=reward.languages, weakest=reward.weakest)
+            return CountedWork(
+                language=reward.language,
+                languages=reward.languages,
+                references=reward.references,
+                weakest=reward.weakest,
+            )
         case _:
             return CountedWork()
