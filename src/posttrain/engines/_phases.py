@@ -21,18 +21,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import Any
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from posttrain.engines._protocol import Link, Unanswered, together
 from posttrain.errors import AlarmStop, UserError
-from posttrain.policies import Policy
 
-Named = Sequence[tuple[str, Tensor]]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posttrain.policies import Policy
+
+Named = Sequence[tuple[str, "Tensor"]]
 
 
-def named_weights(policy: Policy) -> dict[str, Tensor]:
+def named_weights(policy: "Policy") -> "dict[str, Tensor]":
     """Weights by their names in the model's files, adapters merged. Raises `UserError` for another body."""
     from posttrain.policies.decoder import Decoder
     from posttrain.policies.language_model import LanguageModelPolicy
@@ -49,7 +51,7 @@ def named_weights(policy: Policy) -> dict[str, Tensor]:
     return state
 
 
-def pieces(weights: Mapping[str, Tensor], most: int) -> Iterator[Named]:
+def pieces(weights: "Mapping[str, Tensor]", most: int) -> Iterator[Named]:
     """All weights in order, in pieces of at most `most` bytes; one that is larger is a piece of its own."""
     own: list[tuple[str, Tensor]] = []
     size = 0
@@ -80,7 +82,7 @@ def join(address: str, port: int, rank: int, size: int, seconds: float) -> Any:
     return dist.ProcessGroupGloo(dist.PrefixStore("weights", store), rank, size, timeout)
 
 
-def broadcast(group: Any, tensors: Iterable[Tensor]) -> None:
+def broadcast(group: Any, tensors: "Iterable[Tensor]") -> None:
     """Bytes of the first rank's tensors to all; those of the others are contiguous."""
     import torch
 
@@ -113,7 +115,7 @@ async def _beside(work: Callable[[], Any]) -> Any:
 class Phases:
     """The trainer's side."""
 
-    def __init__(self, policy: Policy, address: str, piece_bytes: int, seconds: float) -> None:
+    def __init__(self, policy: "Policy", address: str, piece_bytes: int, seconds: float) -> None:
         """`address` is where servers reach this process; `seconds` the longest wait for one of them."""
         self._policy, self._address, self._most, self._seconds = policy, address, piece_bytes, seconds
         self._group: Any = None
