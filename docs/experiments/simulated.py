@@ -22,6 +22,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -38,7 +39,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.stages.rl.roles import RoleTraining
-from posttrain.types import Completion, Task
+from posttrain.types import Completion
 
 MEAN, MOST, FIRST = 16, 128, 3
 """Tokens of a mean and of the longest completion; steps that are not counted."""
@@ -52,6 +53,11 @@ SCHEDULES: dict[str, Any] = {
     "lag 2, overlapped": Lagged(steps=2),
     "streaming, quota 4": Streaming(eta=4, piece=4, order="clock"),
 }
+REWARD = """
+def even(completion, task):
+    given = completion.encode()
+    return sum(byte % 2 == 0 for byte in given) / max(len(given), 1)
+"""
 COLUMNS = ["schedule", "simulated, s a step", "run, s a step", "off, %"]
 LENGTHS = np.clip(np.sort(np.random.default_rng(0).lognormal(-0.5, 1.0, 128)) * MEAN, 1, MOST).astype(int)
 """By the first id."""
@@ -68,12 +74,6 @@ class Clock:
     begun: list[float] = field(default_factory=list)
     learned: list[float] = field(default_factory=list)
     """When each step had been learned from."""
-
-
-def even(completion: str, task: Task) -> float:
-    """The share of even bytes."""
-    given = completion.encode()
-    return sum(byte % 2 == 0 for byte in given) / max(len(given), 1)
 
 
 def patched(clock: Clock) -> None:
@@ -114,9 +114,9 @@ def patched(clock: Clock) -> None:
         return found
 
     pool = ThreadPoolExecutor()
-    ContinuousServer.complete = complete  # type: ignore[method-assign]
-    Here.beside = beside  # type: ignore[method-assign]
-    RoleTraining.update = update  # type: ignore[method-assign]
+    patch.object(ContinuousServer, "complete", complete).start()
+    patch.object(Here, "beside", beside).start()
+    patch.object(RoleTraining, "update", update).start()
 
 
 def recipe_of(schedule: Any, steps: int, folder: Path) -> Recipe:
@@ -124,7 +124,8 @@ def recipe_of(schedule: Any, steps: int, folder: Path) -> Recipe:
     model = folder / "tiny"
     if not model.exists():
         new_folder(model, layers=1, width=16, heads=2, kv_heads=1, context=512)
-    changes = ["threads=1", f"model={model}", f"reward={__file__}:even", f"prompts={PROMPTS}", f"rollout.n={N}"]
+    (folder / "even.py").write_text(REWARD)  # its processes start sooner than with this module's imports
+    changes = ["threads=1", f"model={model}", f"reward={folder}/even.py:even", f"prompts={PROMPTS}", f"rollout.n={N}"]
     changes += [f"steps={steps}", "evaluation.by=none", "filters={}", f"rollout.sampling.max_tokens={MOST}"]
     return replace(find_recipe("grpo", changes), schedule=schedule)
 
