@@ -215,7 +215,10 @@ CHANGES: dict[str, list[Change]] = {
 NONE: dict[str, str] = {
     **dict.fromkeys(("match", "math_verify", "one_answer", "search_answer", "token_recall", "tool_use"), "one answer"),
     **dict.fromkeys(("label", "right_verdict", "proved", "answer_set", "openai_grader", "word_overlap"), "one answer"),
-    **dict.fromkeys(("verified_answer", "calibrated", "verification", "text_similarity", "translated"), "one answer"),
+    **dict.fromkeys(
+        ("verified_answer", "calibrated", "verification", "text_similarity", "translated", "semantic", "comet"),
+        "one answer",
+    ),
     **dict.fromkeys(("format", "regex", "repetition", "phrases", "segments", "ended", "overlong"), "form or length"),
     **dict.fromkeys(
         ("brevity", "class_length", "cosine", "levels", "moded", "over_budget", "per_step"), "form or length"
