@@ -136,6 +136,11 @@ def test_a_stage_that_is_set_to_null_is_left_out() -> None:
     assert repeats(override(recipe, ["sft=null"]), ["sft=null", "rl.steps=2"]) == []
 
 
+def test_a_method_without_a_stage_for_an_environment_is_refused() -> None:
+    with pytest.raises(UserError, match=r"'optima' has no stage rl: its stages are sft, isft_1, .*posttrain run grpo"):
+        find_recipe("optima", ["world=textarena:SimpleNegotiation-v0", "models.bob.source=role:policy"])
+
+
 def test_a_path_of_the_recipe_comes_before_one_of_a_stage() -> None:
     assert resolve(to_tree(grpo()), "tasks.path") == ["tasks", "path"]
 

@@ -71,7 +71,21 @@ def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
 def _resolve(text: str, changes: Sequence[str]) -> Recipe:
     setting, changes = _setting_of(changes)
     recipe = _find(text, Path(), ()) if setting is None else _put_on(text, setting, Path(), ())
+    _check_takes_environment(text, recipe, changes)
     return override(recipe, changes) if changes else recipe
+
+
+def _check_takes_environment(text: str, recipe: Recipe, changes: Sequence[str]) -> None:
+    """Raise `UserError` where ``world=`` is given, and the method has no stage rl."""
+    path, *_ = EVERYWHERE["world"]
+    source = next((change.partition("=")[2] for change in changes if change.startswith(f"{path}=")), None)
+    if source is None or "rl" in recipe.stages:
+        return
+    raise UserError(
+        f"world={source} sets {path}, and '{text}' has no stage rl: its stages are {', '.join(recipe.stages)}, with "
+        f"rollouts of their own. Write posttrain run grpo world={source}, or another method with a stage rl. The other "
+        "players of a game are a role: rollout.environment.user=role:bob models.bob.source=role:policy"
+    )
 
 
 def named_code(value: Any) -> list[str]:

@@ -11,8 +11,10 @@ from posttrain.components.curricula import Pick
 from posttrain.components.environments import Draw, Environment, Episode, Instance, Observation, Outcome
 from posttrain.components.environments.budgeted import Budgeted
 from posttrain.components.environments.corridor import Corridor
+from posttrain.components.rollouts._budget import Budget
 from posttrain.components.rollouts.first_turns import FirstTurns
 from posttrain.components.rollouts.turns import Turns
+from posttrain.errors import UserError
 from posttrain.stages.rl.flight import Flight
 from posttrain.stages.rl.pieces import PiecedSampler, Progress
 from posttrain.types import Group, Task, Trajectory
@@ -35,7 +37,7 @@ def episode(trajectory: Trajectory) -> Episode:
 @pytest.mark.parametrize(("free", "turns"), [(0, 3), (1, 4), (2, 5), (5, 5)])
 def test_invalid_turns_are_counted_or_free(free: int, turns: int) -> None:
     script = ["jump", "f", "jump", "f", "f", "f", "f"]
-    [own], _ = rollouts(Turns(environment=Corridor(), n=1, max_turns=3, free_turns=free), [script])
+    [own], _ = rollouts(Turns(environment=Corridor(), n=1, max_turns=3, budget=Budget(free_turns=free)), [script])
     assert episode(own).turns == turns
     assert episode(own).invalid_turns == 2
 
@@ -141,3 +143,33 @@ def test_tokens_are_those_of_the_model_alone() -> None:
     [own], _ = rollouts(Turns(environment=Slow(), n=1), [["ab", "c", "d"]])
     written = np.sum([len(s) for s in own.segments if s.actor == "policy"])
     assert episode(own).cost == written == 7
+
+
+def test_tokens_in_all_are_limited_and_shown() -> None:
+    """A turn is one letter and the end token: of 5 tokens the third turn may have 1, and is the last."""
+    turns = Turns(environment=Corridor(), n=1, max_turns=9, budget=Budget(tokens=5, shown=True))
+    [own], model = rollouts(turns, [["f", "f", "f~", "f", "f"]])
+    assert [s.max_tokens for s in model.bound["attempt", 0].samplings] == [5, 3, 1]
+    assert episode(own).tokens_left == (3, 1, 0)
+    assert own.stop_reason == "length"
+    assert [s.text for s in own.segments if s.actor != "policy"] == [
+        "Five.\nAt 1. [9 turns, 5 tokens left]",
+        "At 2. [8 turns, 3 tokens left]",
+        "At 3. [7 turns, 1 tokens left]",
+    ]
+    assert [s.state_key for s in own.segments if s.trained] == ["0", "1", "2"], "states are those without the budget"
+
+
+def test_a_limit_of_tokens_may_be_drawn() -> None:
+    """The scripted draw is .25: of 2 to 9 that is 4."""
+    turns = Turns(environment=Corridor(), n=1, budget=Budget(tokens=(2, 9)))
+    [own], _ = rollouts(turns, [["f"] * 4])
+    assert episode(own).tokens_left == (2, 0)
+    with pytest.raises(UserError, match="may not be above the second"):
+        Turns(environment=Corridor(), budget=Budget(tokens=(9, 2))).check([FIVE])
+
+
+def test_turns_alone_are_shown_without_a_limit_of_tokens() -> None:
+    [own], _ = rollouts(Turns(environment=Corridor(), n=1, max_turns=2, budget=Budget(shown=True)), [["f", "f"]])
+    assert [s.text for s in own.segments if s.actor == "environment"] == ["At 2. [1 turns left]"]
+    assert episode(own).tokens_left is None

@@ -103,6 +103,8 @@ class Episode(Fact):
     """[turns] reward of each turn."""
     cost: float = 0.0
     """Tokens that were written in the turns, and latencies that the environment stated, in tokens."""
+    tokens_left: tuple[int, ...] | None = None
+    """[turns] what a limit of tokens in all left after each turn; None without one."""
     measures: Mapping[str, float] | None = None
     """Measurements of the environment; None where it failed before they were taken."""
     verdict: Verdict | None = None

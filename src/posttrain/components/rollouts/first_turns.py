@@ -16,13 +16,14 @@ Differs: the release drops what still runs by the clock, over a whole step.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Environment, Episode
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._budget import Budget
 from posttrain.components.rollouts._race import Race
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.components.rollouts.turns import Turns
@@ -46,10 +47,11 @@ class FirstTurns(Rollout):
     """How each turn is sampled; `max_tokens` limits one turn."""
     allowed: str = "any"
     """What a turn may be, as in the rollout ``turns``."""
-    free_turns: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Invalid turns of a rollout that are not counted toward `max_turns`."""
+    budget: Budget = Budget()
+    """As in ``turns``."""
     role: str = "policy"
     """The model that acts and is trained."""
+    RENAMED: ClassVar = {"free_turns": "budget.free_turns"}
 
     @property
     def group_size(self) -> int:
@@ -88,7 +90,7 @@ class FirstTurns(Rollout):
             max_turns=self.max_turns,
             sampling=self.sampling,
             allowed=self.allowed,
-            free_turns=self.free_turns,
+            budget=self.budget,
             role=self.role,
         )
 

@@ -20,10 +20,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Annotated
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field, PositiveInt
+from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import (
@@ -40,6 +40,7 @@ from posttrain.components.environments import (
 )
 from posttrain.components.rollouts import Rollout
 from posttrain.components.rollouts._allowed import Allowed, masked_sampler, schema_of
+from posttrain.components.rollouts._budget import Budget
 from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._race import Race
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
@@ -69,8 +70,9 @@ class Turns(Rollout):
     ``schema:NAME``, a value of the JSON schema in that column of the task, an object or text. Tokens are then drawn
     among those that go on with one, and log-probabilities are those among them. A turn that is cut before it is a legal
     action never reaches the environment, and ends the rollout."""
-    free_turns: Annotated[int, Field(ge=0, le=65536)] = 0
-    """Invalid turns of a rollout that are not counted toward `max_turns`; all others are."""
+    budget: Budget = Budget()
+    """Tokens of all turns, invalid turns that are free, and whether what is left is shown."""
+    RENAMED: ClassVar = {"free_turns": "budget.free_turns"}
 
     @property
     def group_size(self) -> int:
@@ -101,6 +103,7 @@ class Turns(Rollout):
     def check(self, tasks: Sequence[Task]) -> None:
         """The tasks must be tasks of the environment, with schemas where turns follow one."""
         self.environment.check(tasks)
+        self.budget.check()
         if self.allowed not in ("any", "legal") and self._column is None:
             raise UserError(
                 f"rollout.allowed is '{self.allowed}'; it is any, legal, or schema:NAME with a column's name"
@@ -152,7 +155,7 @@ class Turns(Rollout):
         race: Race | None,
         others: Mapping[str, Sampler],
     ) -> Trajectory:
-        progress = _Progress(prompt=task.prompt)
+        progress = _Progress(prompt=task.prompt, left=self.budget.limit(lambda: sampler.bind("budget").uniform()))
         failure = ""
         try:
             write = _writer({role: other.bind() for role, other in others.items()})
@@ -191,15 +194,18 @@ class Turns(Rollout):
     ) -> None:
         """Alternate turns of the model, the first of which may be given, and the environment until the end."""
         observation = instance.begin()
-        progress.prompt = with_opening(progress.prompt, observation.text)
+        first = self.budget.added_to(observation, self.max_turns, progress.left)
+        progress.prompt = with_opening(progress.prompt, first.text)
         progress.segments = [_prompt(progress.prompt, sampler)]
         stop = self.sampling.stop
         sampling = replace(self.sampling, stop=(*stop, *(s for s in self.environment.stop if s not in stop)))
-        for turn in range(self.max_turns + self.free_turns):
+        for turn in range(self.max_turns + self.budget.free_turns):
             if turn < len(given):
                 own, cut = self._given(progress.prompt, given[turn], turn, sampler), False
             else:
-                own, cut = await self._drawn(task, observation, progress, sampler, sampling, turn)
+                most = sampling.max_tokens if progress.left is None else min(sampling.max_tokens, progress.left)
+                within = replace(sampling, max_tokens=most)
+                own, cut = await self._drawn(task, observation, progress, sampler, within, turn)
             key = observation.text if observation.state_key is None else observation.state_key
             if cut and self.allowed == "legal" and own.text not in (observation.legal or ()):
                 progress.take(replace(own, state_key=key), Outcome(valid=False))
@@ -210,9 +216,11 @@ class Turns(Rollout):
                 progress.stop_reason = "length" if cut or outcome.truncated else "environment"
                 return
             observation = outcome.observation
-            observed = self._observed(progress.prompt, own.token_ids, observation, turn + 1, sampler)
-            counted = turn + 1 - min(self.free_turns, progress.episode.invalid_turns)
-            if counted == self.max_turns or len(progress.token_ids) + len(observed) >= sampler.context:
+            counted = self.budget.counted(turn + 1, progress.episode.invalid_turns)
+            with_left = self.budget.added_to(observation, self.max_turns - counted, progress.left)
+            observed = self._observed(progress.prompt, own.token_ids, with_left, turn + 1, sampler)
+            over = counted == self.max_turns or progress.left == 0
+            if over or len(progress.token_ids) + len(observed) >= sampler.context:
                 return
             progress.segments.append(observed)
             if outcome.latency and isinstance(sampler, Idling):
@@ -291,6 +299,8 @@ class _Progress:
     """Whether enough others had ended."""
     starts_anew: bool = False
     """Whether its environment did not repeat what it had answered."""
+    left: int | None = None
+    """Tokens that are left of a limit in all."""
 
     @property
     def token_ids(self) -> IntArray:
@@ -300,6 +310,9 @@ class _Progress:
     def take(self, segment: Segment, outcome: Outcome) -> None:
         """Add a turn of the model and its outcome."""
         self.segments.append(segment)
+        if self.left is not None:
+            self.left = max(self.left - len(segment), 0)
+            self.episode = replace(self.episode, tokens_left=(*(self.episode.tokens_left or ()), self.left))
         self.episode = replace(
             self.episode,
             valid_turns=(*self.episode.valid_turns, bool(outcome.valid)),

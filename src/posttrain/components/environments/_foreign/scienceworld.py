@@ -1,8 +1,9 @@
 """ScienceWorld (Wang et al. 2022, arXiv:2203.07540): ``scienceworld:boil``, a task by name; it needs Java.
 
 The variation is drawn by the seed. The reward of a turn is what it adds to the score, from 0 to 1. Legal actions are
-those that the simulator lists, without the ones that it lists only for one object more. A second episode of one
-process differs from the first of a seed, so set ``repeatable=false``.
+those that the simulator lists, without the ones that it lists only for one object more. A second episode of one Java
+process differs from the first of a seed; each has a process of its own here, so that it repeats. Java does not start
+within the default limit of memory: set ``memory_mib=null``.
 """
 
 import importlib

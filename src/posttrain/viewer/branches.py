@@ -1,0 +1,93 @@
+"""A group as a tree: each rollout below the one that it branched off, and what a budget leaves after each turn."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from posttrain.errors.foreign import parse_json
+
+Page = dict[str, Any]
+
+
+def as_tree(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], *, opened: bool) -> list[Page]:
+    """The rollouts, each after its parent, with the ``level`` in the tree.
+
+    The segments that a rollout begins with as its parent does are in ``shared`` in place of ``segments``. Where the
+    parent is on another page, the level is 1 and nothing is taken out. If `opened`, the prompt is out already.
+    """
+    known = {row["sample"]: (rollout, row) for rollout, row in zip(rollouts, rows, strict=True)}
+    children: dict[int | None, list[int]] = {}
+    for sample, (rollout, _) in known.items():
+        parent = rollout["parent"]
+        earlier = parent in known and parent != sample
+        children.setdefault(parent if earlier else None, []).append(sample)
+    waiting = [(sample, int(known[sample][0]["parent"] is not None)) for sample in reversed(children.get(None, []))]
+    ordered: list[Page] = []
+    seen: set[int] = set()
+    while waiting:
+        sample, level = waiting.pop()
+        rollout, row = known[sample]
+        seen.add(sample)
+        common = 0 if rollout["parent"] not in known else _alike(row, known[rollout["parent"]][1])
+        ordered.append({**rollout, "level": level, **_split(rollout, max(common - opened, 0))})
+        waiting += [(child, level + 1) for child in reversed(children.get(sample, []))]
+    rest = [{**known[s][0], "level": 0, "shared": [], "shared_tokens": 0} for s in known if s not in seen]
+    return ordered + rest  # a circle, which no rollout of ours makes, hides nothing
+
+
+def _split(rollout: Page, common: int) -> Page:
+    """The segments in two, with the length of the first part."""
+    segments = rollout["segments"]
+    shared = segments[:common]
+    return {"shared": shared, "segments": segments[common:], "shared_tokens": sum(s["length"] for s in shared)}
+
+
+def _alike(row: Mapping[str, Any], parent: Mapping[str, Any]) -> int:
+    """How many segments two rollouts begin with alike."""
+    at = count = 0
+    for own, other in zip(row["segments"], parent["segments"], strict=False):
+        end = at + own["length"]
+        same = (own["actor"], own["length"]) == (other["actor"], other["length"])
+        if not same or list(row["token_ids"][at:end]) != list(parent["token_ids"][at:end]):
+            break
+        at, count = end, count + 1
+    return count
+
+
+def add_budget(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], rollout: Mapping[str, Any]) -> None:
+    """Mark the segments of rollouts of several turns: `rollout` is their part of the recipe.
+
+    A rollout is ``in_turns`` if it has more than one; a turn of a model has ``left``, such as ``3 turns, 20 tokens``.
+    """
+    budget = rollout.get("budget")
+    free = budget.get("free_turns", 0) if isinstance(budget, dict) else 0
+    most = rollout.get("max_turns")
+    for page, row in zip(rollouts, rows, strict=True):
+        page["in_turns"] = any(segment["turn"] for segment in row["segments"])
+        valid, tokens = _of_episode(row["info"])
+        invalid = list(accumulate(not own for own in valid))
+        for segment in page["segments"]:
+            turn, segment["left"] = segment["turn"], ""
+            if segment["actor"] in ("prompt", "environment") or not 0 <= turn < len(invalid):
+                continue
+            left = most - (turn + 1 - min(free, invalid[turn])) if isinstance(most, int) else None
+            parts = [] if left is None or left < 0 else [_counted(left, "turn")]
+            segment["left"] = ", ".join(parts + ([_counted(tokens[turn], "token")] if turn < len(tokens) else []))
+
+
+def _of_episode(info: str | None) -> tuple[list[bool], list[int]]:
+    """Whether each turn was valid, and the tokens that each left; empty where the record has no such numbers."""
+    try:
+        found = parse_json(info or "{}", constants=True)
+    except ValueError:
+        return [], []
+    own = found if isinstance(found, dict) else {}
+    valid, left = own.get("valid_turns"), own.get("tokens_left")
+    return (
+        [bool(value) for value in valid] if isinstance(valid, list) else [],
+        left if isinstance(left, list) and all(isinstance(value, int) for value in left) else [],
+    )
+
+
+def _counted(count: int, unit: str) -> str:
+    return f"{count:,} {unit}{'' if count == 1 else 's'}"

@@ -1,0 +1,92 @@
+"""A group as a tree, and what a budget leaves after each turn, by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posttrain.components.environments import Episode
+from posttrain.runs.store import RunStore, rollout_rows
+from posttrain.types import Segment, Task, Trajectory
+from posttrain.viewer.branches import add_budget, as_tree
+from tests.runs.made_runs import RECIPE
+from tests.viewer.looking import Page, browser
+
+
+def rollout(sample: int, parent: int | None, texts: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A page's rollout without its prompt, and its row."""
+    own = [{"actor": "policy", "length": len(text), "turn": 0, "text": text} for text in texts]
+    row = {
+        "sample": sample,
+        "segments": [{"actor": "prompt", "length": 1, "turn": 0}, *own],
+        "token_ids": [1, *"".join(texts).encode()],
+        "info": None,
+    }
+    return {"sample": sample, "parent": parent, "segments": own, "left_out": 0}, row
+
+
+def tree(*made: tuple[dict[str, Any], dict[str, Any]]) -> list[tuple[int, int, int]]:
+    """Sample, level and shared tokens, in order."""
+    found = as_tree([page for page, _ in made], [row for _, row in made], opened=True)
+    return [(page["sample"], page["level"], page["shared_tokens"]) for page in found]
+
+
+def test_rollouts_stand_below_those_that_they_branched_off() -> None:
+    first, other = rollout(0, None, ["ab", "c"]), rollout(1, None, ["x"])
+    third, fourth = rollout(2, 0, ["ab", "d"]), rollout(3, 2, ["ab", "d", "e"])
+    assert tree(first, other, third, fourth) == [(0, 0, 0), (2, 1, 2), (3, 2, 3), (1, 0, 0)]
+
+
+def test_a_parent_on_another_page_takes_nothing_out() -> None:
+    assert tree(rollout(8, 0, ["ab"]), rollout(9, 8, ["ab", "c"])) == [(8, 1, 0), (9, 2, 2)]
+
+
+def test_other_tokens_of_the_same_length_are_not_shared() -> None:
+    assert tree(rollout(0, None, ["ab"]), rollout(1, 0, ["ac"])) == [(0, 0, 0), (1, 1, 0)]
+
+
+def test_a_circle_hides_no_rollout() -> None:
+    assert sorted(tree(rollout(0, 1, ["a"]), rollout(1, 0, ["a"]))) == [(0, 0, 0), (1, 0, 0)]
+
+
+def test_turns_and_tokens_that_are_left() -> None:
+    page, row = rollout(0, None, ["a", "b"])
+    page["segments"][1]["turn"] = 1
+    row["info"] = json.dumps({"valid_turns": [False, True], "tokens_left": [5, 1]})
+    add_budget([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
+    assert [segment["left"] for segment in page["segments"]] == ["3 turns, 5 tokens", "2 turns, 1 token"]
+    assert page["in_turns"]
+    row["info"] = "no JSON"
+    add_budget([page], [row], {})
+    assert [segment["left"] for segment in page["segments"]] == ["", ""]
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """Two turns of a budget, and a rollout that branched off after the first."""
+
+    def made(sample: int, second: int) -> Trajectory:
+        def own(turn: int, token: int) -> Segment:
+            logp = np.zeros(1, np.float32)
+            return Segment(actor="policy", token_ids=np.array([token]), logp=logp, trained=True, turn=turn)
+
+        segments = [Segment(actor="prompt", token_ids=np.array([1])), own(0, 2)]
+        segments += [Segment(actor="environment", token_ids=np.array([3]), turn=1), own(1, second)]
+        return Trajectory(
+            task=Task(key="a", prompt="?"),
+            segments=tuple(segments),
+            stop_reason="length",
+            sample=sample,
+            parent=None if not sample else 0,
+            facts=(Episode(valid_turns=(True, True), tokens_left=(4, 3)),),
+        )
+
+    recipe = {**RECIPE, "stages": {"rl": {"kind": "rl", "rollout": {"kind": "turns", "max_turns": 5}}}}
+    with RunStore.create(tmp_path, "branched", recipe) as store:
+        store.log_metrics(1, "rl", 1, {})
+        store.write_rollouts(1, rollout_rows([made(0, 4), made(1, 5)], groups=[0, 0], stage="rl"))
+    found = Page(browser(tmp_path).get("/runs/branched-1/steps/1/groups/0").text)
+    assert "policy, turn 0, 4 turns, 4 tokens left" in found.text
+    assert "environment, turn 1" in found.text
+    assert "rollout 1, branched off 0" in found.text and "2 tokens as in rollout 0" in found.text
+    assert [a["style"] for a in found.with_class("branch")] == ["--level:1"]
