@@ -216,7 +216,7 @@ NONE: dict[str, str] = {
     **dict.fromkeys(("match", "math_verify", "one_answer", "search_answer", "token_recall", "tool_use"), "one answer"),
     **dict.fromkeys(("label", "right_verdict", "proved", "answer_set", "openai_grader", "word_overlap"), "one answer"),
     **dict.fromkeys(
-        ("verified_answer", "calibrated", "verification", "text_similarity", "translated", "semantic", "comet"),
+        ("verified_answer", "calibrated", "verification", "text_similarity", "translated", "semantic"),
         "one answer",
     ),
     **dict.fromkeys(("format", "regex", "repetition", "phrases", "segments", "ended", "overlong"), "form or length"),
