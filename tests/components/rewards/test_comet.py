@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from posttrain.components.rewards.comet import Comet
 from posttrain.components.rewards.translated import Translated
 from posttrain.errors import UserError
-from posttrain.grading.comet_folder import CometModel, sparsemax
+from posttrain.grading._comet_folder import CometModel, sparsemax
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, judge, score_all
 

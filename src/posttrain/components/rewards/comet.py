@@ -1,7 +1,7 @@
 """The quality of a translation by a COMET model in a user's folder.
 
 Source: COMET, arXiv:2009.09025, and COMET-Kiwi, arXiv:2209.06243, which is the semantic score of MT-R1-Zero,
-arXiv:2504.10160. Models with and without references are read as they are published (`posttrain.grading.comet_folder`
+arXiv:2504.10160. Models with and without references are read as they are published (`posttrain.grading._comet_folder`
 has the layout); nothing is fetched.
 
     posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: comet, folder: FOLDER}' tasks=mine.jsonl
@@ -26,7 +26,7 @@ from posttrain.grading.similarity import copies, source_of
 from posttrain.types import Group, Score, Trajectory
 
 if TYPE_CHECKING:
-    from posttrain.grading.comet_folder import CometModel
+    from posttrain.grading._comet_folder import CometModel
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -79,6 +79,6 @@ class Comet(Reward):
 
 @cache
 def _opened(folder: str, encoder: str | None) -> "CometModel":
-    from posttrain.grading.comet_folder import CometModel
+    from posttrain.grading._comet_folder import CometModel
 
     return CometModel(Path(folder), Path(encoder) if encoder else None)
