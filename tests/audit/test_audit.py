@@ -132,6 +132,7 @@ SHIPPED = {
         {"execution": True}, {"skip": ["gold"]}, "cydifflib", (), {"kind": "repairs", "size": 2, "level": 2}
     ),
     "refactored": Shipped({"execution": True}, {}, "tree_sitter", (), {"kind": "refactorings", "size": 2}),
+    "next_action": Shipped(how={"skip": ["equivalent"]}, tasks={"kind": "recorded_shopping", "size": 3, "right": 1.0}),
     # Another task's order may be right by chance.
     "reranked": Shipped(
         how={"form": "<think>so</think><answer>{answer}</answer>", "skip": ["equivalent", "near_miss", "constant"]},
@@ -180,7 +181,6 @@ NOT = {
     "comet": "scores by a model in a folder; it has no correct answers",
     "semantic": "rewards likeness in part; its own tests hold what each cheat has, with and without its rules",
     "word_overlap": "rewards words in common; its own tests hold what must not be rewarded",
-    "next_action": "rewards partly, by level; its own tests hold what must not be rewarded",
     "list_metric": "compares rollouts of several documents; its own tests hold ties and what states no score",
     "strict_best": "one of several orders is right, so guessing is rewarded; its own tests hold what must not be",
     "teaching": "needs a student for the probability of the solution; its own tests hold the cheats",

@@ -98,3 +98,12 @@ def test_a_task_needs_an_action(answer: str) -> None:
 
 def test_words_of_other_scripts() -> None:
     assert rouge_l("чай", "чай") == 0.0 and rouge_l("чай", "Чай", letters=True) == 1.0
+
+
+@pytest.mark.parametrize("action", [CLICK, SUBMIT, END])
+def test_gold_is_the_recorded_action(action: object) -> None:
+    own = task(action)
+    gold = ONE.gold(own)
+    assert gold is not None
+    score = judge(ONE, gold.form.replace("{answer}", gold.answer), own)
+    assert score.status == "ok" and score.value == judge(ONE, said(action), own).value

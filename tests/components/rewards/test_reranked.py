@@ -90,3 +90,10 @@ def test_more_relevant_passages_than_ranks() -> None:
     many = Task(key="k", prompt="q", fields={"relevant": [*range(1, 12)], "order": [*range(1, 13)]})
     answer = ">".join(map(str, range(1, 13)))
     assert value(answer, item=many) == pytest.approx(1.0 + 0.2 * 10 / 11 + 0.1)
+
+
+def test_gold_without_an_answer_has_relevant_passages_first() -> None:
+    own = Task(key="g", prompt="p", fields={"relevant": [3, 1], "order": [2, 3, 1, 4]})
+    gold = Reranked().gold(own)
+    assert gold is not None and gold.answer == "[3] > [1] > [2] > [4]"
+    assert judge(Reranked(), gold.form.replace("{answer}", gold.answer), own).status == "ok"

@@ -106,3 +106,11 @@ def test_words_in_common_by_hand() -> None:
     task = Task(key="k", prompt="p", answer="a b b c")
     found = {text: judge(BAG, text, task).value for text in ("c b a b", "B", "b b b b", "", "x")}
     assert found == pytest.approx({"c b a b": 1.0, "B": 0.4, "b b b b": 0.5, "": 0.0, "x": 0.0})
+
+
+def test_a_cut_is_stated() -> None:
+    """Of 4,001 characters the first 4,000 are compared, and the score states it."""
+    for count, stated in ((4000, False), (4001, True)):
+        text = f"<think>so</think><translate>{'a' * count}</translate>"
+        score = judge(Translated(), text, Task(key="t", prompt="p", answer="a"))
+        assert ("of the first 4,000 characters" in score.explanation) == stated

@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeFloat
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault, UserError
 from posttrain.grading.similarity import rouge_l
 from posttrain.grading.strict_json import BadJSON, read_json
@@ -58,6 +58,10 @@ class NextAction(Reward):
         """Raise `UserError` for a task whose answer is no action."""
         for task in tasks:
             action_of(task)
+
+    def gold(self, task: Task) -> Gold | None:
+        """The recorded action with a rationale."""
+        return Gold(answer=task.answer, form='{"rationale": "so", "action": {answer}}') if task.answer else None
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Compare each action."""

@@ -48,9 +48,11 @@ class Reranked(Reward):
             truth_of(task)
 
     def gold(self, task: Task) -> Gold | None:
-        """The order of the answer between the tags."""
-        form = "<think>so</think><answer>{answer}</answer>"
-        return Gold(answer=task.answer, form=form) if task.answer else None
+        """The order of the answer between the tags; without an answer the teacher's, relevant passages first."""
+        relevant, order = truth_of(task)
+        best = sorted(order, key=lambda number: number not in relevant)
+        answer = task.answer or " > ".join(f"[{number}]" for number in best)
+        return Gold(answer=answer, form="<think>so</think><answer>{answer}</answer>")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Read each order."""

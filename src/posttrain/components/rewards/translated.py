@@ -17,7 +17,8 @@ the user's that calls COMET, for example. It is 0 for a copy of the source (fiel
 models score as perfect.
 
 Differs: only what the model wrote is read, not the prompt. A translation is correct where it equals the reference but
-for white space. Of a translation the first 4,000 characters are read.
+for white space. Of a translation the first 4,000 characters are read, and the
+score states it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -134,6 +135,8 @@ class Translated(Reward):
             parts["meaning"] = replace(meant, value=meaning)
         right = _plain(text) == _plain(reference)
         measured = f"BLEU {bleu:.4f}" + (f", meaning {meaning:.4f}{', a copy of the source' * copied}" if meant else "")
+        if len(_between_tags(trajectory.completion, self.thinking) or "") > LONGEST:
+            measured += f", of the first {LONGEST:,} characters"
         return Score(
             value=1.0 + added, status="ok" if right else "wrong", answer=text[:200], explanation=measured, parts=parts
         )
@@ -144,12 +147,17 @@ class Translated(Reward):
 
 
 def translation_of(text: str, *, thinking: bool = True) -> str | None:
-    """The translation, stripped; None where a tag is missing, there twice, or out of order."""
+    """The start of the translation, stripped; None where a tag is missing, there twice, or out of order."""
+    found = _between_tags(text, thinking)
+    return None if found is None else found[:LONGEST]
+
+
+def _between_tags(text: str, thinking: bool) -> str | None:
     marks = MARKS if thinking else MARKS[2:]
     places = [text.find(mark) for mark in marks]
     if any(text.count(mark) != 1 for mark in marks) or places != sorted(places):
         return None
-    return text[places[-2] + len(marks[-2]) : places[-1]].strip()[:LONGEST]
+    return text[places[-2] + len(marks[-2]) : places[-1]].strip()
 
 
 def _bleu(text: str, reference: str, tokenizer: str, effective_order: bool) -> float:
