@@ -1,6 +1,7 @@
 """Similarities by hand, and what has nothing."""
 
 import math
+from random import Random
 
 import pytest
 
@@ -68,3 +69,17 @@ def test_appended_text_has_less() -> None:
     whole, more = (judge(TextSimilarity(), text, TASK).value for text in ("max(a, b)", "max(a, b) max(a, b)"))
     assert more < whole
     assert judge(TextSimilarity(), "x", Task(key="bare", prompt="?")).status == "error"
+
+
+def test_bleu_is_that_of_sacrebleu_with_one_added() -> None:
+    """Lin and Och 2004: one is added to the counts of n-grams of two words and more."""
+    metrics = pytest.importorskip("sacrebleu.metrics.bleu")
+    metric = metrics.BLEU(smooth_method="add-k", smooth_value=1, tokenize="none", force=True)
+    rng, words = Random(0), ["a", "red", "tea", "cup", ".", "2"]
+    positive = 0
+    for _ in range(2000):
+        text, reference = (" ".join(rng.choices(words, k=rng.randint(4, 14))) for _ in range(2))
+        ours = bleu(text, reference)
+        assert ours == pytest.approx(metric.sentence_score(text, [reference]).score / 100, abs=1e-12)
+        positive += ours > 0
+    assert positive > 1500

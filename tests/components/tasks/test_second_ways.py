@@ -33,6 +33,8 @@ from posttrain.components.tasks.suites import Suites
 from posttrain.components.tasks.taught import Taught
 from posttrain.components.tasks.tool_requests import ToolRequests
 from posttrain.datasets.function_steps import plans, with_steps
+from posttrain.datasets.holdout import holdout
+from posttrain.datasets.keys import problem
 from tests.components.tasks.test_stories import played
 
 pytestmark = pytest.mark.slow
@@ -177,6 +179,8 @@ LARGE: dict[str, Callable[[int], Tasks]] = {
 def test_ten_thousand_do_not_repeat(kind: str) -> None:
     tasks = LARGE[kind](0).load()
     assert len({(str(task.prompt), task.answer) for task in tasks}) == len(tasks) == 10_000
+    train, held_out = holdout(tasks, 500, seed=0)
+    assert len(held_out) >= 500 and not {problem(task) for task in train} & {problem(task) for task in held_out}
 
 
 def test_ten_thousand_functions_of_suites_do_not_repeat() -> None:
