@@ -44,6 +44,7 @@ def scored(small: Small, server: FaultyServer) -> Recipe:
             "models.judge.endpoint.backoff_seconds=0.01",
             "models.judge.endpoint.max_pause_seconds=0.02",
             "rl.reward.kind=judge",
+            "rl.audit=null",  # the stand-in judges at random
             "rl.reward.template={question} {completion}",
             "evaluation.verifier=match",
             "checkpoints.every_steps=1",

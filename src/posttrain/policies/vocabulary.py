@@ -78,8 +78,10 @@ class Sums:
 
 
 def keep_spare(sum_VD: Tensor, spare: list[Tensor] | None) -> None:
-    """Keep a large sum that nobody needs any more, unless there is one of its shape, or none is kept."""
-    if spare is not None and sum_VD.numel() >= LARGE and all(one.shape != sum_VD.shape for one in spare):
+    """Keep a large float32 sum that nobody needs any more, unless there is one of its shape, or none is kept."""
+    if spare is None or sum_VD.numel() < LARGE or sum_VD.dtype != torch.float32:
+        return
+    if all(one.shape != sum_VD.shape for one in spare):
         spare.append(sum_VD)
 
 
