@@ -106,11 +106,12 @@ class Audited(Reward):
         keys = len(self.keys)
         scorings = self.pairs * (2 * keys if self.of.compares else keys + 1)
         repeated = f", and every {self.every} steps its most frequent outputs" if self.every else ""
-        stops = "stops the stage" if self.most_fooled < 1 else "is only measured"
+        stops = f"one that outranks more than {self.most_fooled:.0%} stops the stage"
+        found = stops if self.most_fooled < 1 else "what they outrank is measured, and stops nothing"
         return [
             f"the reward {name} uses a model, so it is audited where the policy writes text: {keys} texts without "
             f"content are scored beside the right answers of the first {self.pairs} groups ({scorings} further "
-            f"scorings){repeated}; one that outranks more than {self.most_fooled:.0%} {stops} (reward/fooled; "
+            f"scorings){repeated}; {found} (reward/fooled; "
             f"{self.path}.most_fooled, {self.path}=null)"
         ]
 
