@@ -69,8 +69,10 @@ def make_folder(
     import transformers
 
     sizes = SIZES | (settings or {})
-    model: Any = transformers.AutoModelForCausalLM.from_config(getattr(transformers, config)(**sizes))
-    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng(devices=[]):  # what is made of one dimension (Mamba's time steps) keeps its values
+        torch.manual_seed(seed)
+        model: Any = transformers.AutoModelForCausalLM.from_config(getattr(transformers, config)(**sizes))
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             noise = torch.randn(parameter.shape, generator=generator)
