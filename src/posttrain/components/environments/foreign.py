@@ -12,6 +12,7 @@ An episode starts in a state that the task's key draws, the same for all rollout
 depends on the rollout. Python's and numpy's global draws are seeded likewise: a process has one episode at a time, so
 an episode alone equals it in company. An environment that does not repeat is refused, unless ``repeatable=false``. What
 hangs, dies or grows beyond its limits is ended and replaced; its rollout ends with a failure, and no other one does.
+With an episode end the processes that it left behind.
 Long observations are cut and marked.
 
 The value of an episode is the class's `reward()`, or 0 where the library rewards turns. It counts as solved if the sum
@@ -47,6 +48,7 @@ from posttrain.components.environments import (
 )
 from posttrain.components.environments._foreign import DOWN, split
 from posttrain.components.environments._foreign.servers import script
+from posttrain.components.environments._foreign.serving import digest
 from posttrain.components.environments._repeating import first_difference
 from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.turn_calls import CallForm
@@ -219,6 +221,8 @@ class Visit(Instance):
         self._session = await self._stack.enter_async_context(self._rules.runner.session())
         seed = zlib.crc32(f"environment:{self._task.key}".encode())
         seen = await self.order("reset", seed=seed, chance=self._chance, fields=_fields(self._task))
+        if seen["tools"] != digest(self._tools):
+            raise EnvironmentFailed("its tools are not those that it had before the run")
         self._first = self._observed(seen)
 
     def begin(self) -> Observation:
@@ -281,10 +285,10 @@ class Visit(Instance):
         return {"rewarded": self._rewarded, **(self._counts if self._tools else {})}
 
     async def close(self) -> None:
-        """Give the worker back."""
+        """Give the worker back, or end it with the processes that the episode left behind."""
         try:
-            if self._session is not None and self._session.alive:
-                await self.order("close")
+            if self._session is not None and self._session.alive and await self.order("close"):
+                self._session.end()
         finally:
             await self._stack.aclose()
 

@@ -2,7 +2,8 @@
 
 The zygote has one thread, imports the modules of its first message, and then answers two orders on its control socket:
 fork a worker that serves the attached socket, or end a worker and return its wait status. When the control socket
-closes, because the run ended or was killed, it ends every worker and exits.
+closes, because the run ended or was killed, it ends every worker and exits. With a worker end the processes that it
+started, those in sessions of their own too (on Linux).
 """
 
 import contextlib
@@ -41,6 +42,7 @@ def serve(control: socket.socket) -> None:
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    _adopt()
     _end_with(control)
     orders = receive(control)
     if orders is None:
@@ -56,6 +58,35 @@ def serve(control: socket.socket) -> None:
     finally:
         for pid in list(workers):
             _end(pid)
+        _end_left_over(set())
+
+
+def _adopt() -> None:
+    """Become the parent of what the descendants of this process leave behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+
+
+def children() -> list[int]:
+    """The child processes of this one; none where the system does not list them."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/children") as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def _end_left_over(workers: set[int]) -> None:
+    """Kill what workers that ended left behind: it has become this process's, and its children do when it ends."""
+    until = time.monotonic() + PATIENCE
+    while (left := set(children()) - workers) and time.monotonic() < until:
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.0005)
 
 
 def _end_with(control: socket.socket) -> None:
@@ -109,7 +140,9 @@ def _serve_one(control: socket.socket, workers: set[int]) -> bool:
         control.sendall(frame({"pid": pid}))
     else:
         workers.discard(message["pid"])
-        control.sendall(frame({"status": _end(message["pid"])}))
+        status = _end(message["pid"])
+        _end_left_over(workers)
+        control.sendall(frame({"status": status}))
     return True
 
 
@@ -152,6 +185,7 @@ def _settle(orders: Mapping[str, Any]) -> None:
     """Take over the run's folder, import path and environment, and set the limits."""
     global _inside
     _inside = True
+    _adopt()
     os.setpgid(0, 0)
     sys.stdin = open(os.devnull)  # noqa: SIM115  for the life of the worker
     os.dup2(sys.stdin.fileno(), 0)

@@ -73,8 +73,9 @@ class Server(Adapter):
         return perform(action, self._form, self.tools)
 
     def close(self) -> None:
-        """End the server."""
+        """End the server, and wait a while for it."""
         self._loop.soon(self._stop.set)
+        self._loop.wait(5.0)
 
     def _tool(self, tool: Any) -> Tool:
         schema = {"name": tool.name, "description": tool.description or "", "parameters": tool.input_schema or {}}

@@ -46,7 +46,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
 
     def run(self, work: "Coroutine[Any, Any, T]") -> "Future[T]":
         """Begin work there."""
@@ -59,6 +60,10 @@ class Loop:
     def stop(self) -> None:
         """End the thread, from within."""
         self._loop.stop()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the thread, so long at most."""
+        self._thread.join(seconds)
 
 
 class Piped:

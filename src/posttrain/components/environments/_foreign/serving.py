@@ -1,8 +1,10 @@
 """The worker's side: performs the orders of one episode after the other on an adapter."""
 
+import hashlib
 import importlib
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,6 +19,7 @@ from posttrain.components.environments._foreign import (
     split,
 )
 from posttrain.errors import UserError
+from posttrain.grading.workers import children
 
 
 def open_environment(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Any]:
@@ -26,6 +29,15 @@ def open_environment(argument: Mapping[str, Any]) -> Callable[[Mapping[str, Any]
     with suppress(ModuleNotFoundError):  # an error when the environment is made; imports count in no step
         importlib.import_module(PACKAGES.get(split(argument["source"])[0], "json"))
     return Served(argument).perform
+
+
+def digest(tools: Sequence[Mapping[str, Any]]) -> str:
+    """A short name of some schemas of tools."""
+    return hashlib.blake2b(json.dumps(tools, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def _tools(adapter: Adapter) -> list[dict[str, Any]]:
+    return [dict(tool.schema) for tool in getattr(adapter, "tools", {}).values()]
 
 
 class Served:
@@ -56,7 +68,7 @@ class Served:
             seen = self._adapter.reset(order["seed"], order["fields"])
             seed_draws(order["chance"])
             self._adapter.reseed(order["chance"])
-            return self._plain(seen)
+            return {**self._plain(seen), "tools": digest(_tools(self._adapter))}
         assert self._adapter is not None, "an episode begins with a reset"
         if what == "step":
             if self._over:  # some libraries answer all the same
@@ -68,7 +80,8 @@ class Served:
             self._over = False
             return self._adapter.restore(order["state"])
         if what == "close":
-            return self._close()
+            self._close()
+            return len(children())
         return {"value": self._adapter.value, "snapshot": self._adapter.snapshot, "solution": self._adapter.solution}[
             what
         ]()
@@ -89,7 +102,7 @@ class Served:
     def _describe(self) -> dict[str, Any]:
         adapter = self._made()
         try:
-            tools = [dict(tool.schema) for tool in getattr(adapter, "tools", {}).values()]
+            tools = _tools(adapter)
             fields = {name: needed for name, needed in getattr(adapter, "fields", {}).items() if name != "seed"}
             return {"tools": tools, "fields": fields}
         finally:

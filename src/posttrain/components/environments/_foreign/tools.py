@@ -129,6 +129,8 @@ async def _answer(call: TurnCall, tools: Mapping[str, Tool]) -> tuple[str, bool]
             result = await result
     except Misfit as error:
         return f"error: {str(error)[:MESSAGE]}", False
+    except MemoryError:  # of the whole episode, as in an environment without tools
+        raise
     except Exception as error:  # not what ends a process or a server
         return f"error: {' '.join(f'{type(error).__name__}: {error}'.split())[:MESSAGE]}", False
     return written(result), True

@@ -1,0 +1,199 @@
+"""Faults of environments through each adapter that runs the user's code: they cost their own episode alone."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from posttrain.components.environments import EnvironmentFailed, Outcome
+from posttrain.components.environments.foreign import Foreign
+from posttrain.grading.calls import MOST_CALLS
+from tests.components.environments.test_foreign import Story, story
+
+NAMES = [
+    *("hang", "spin", "exit", "die", "grow", "bytes", "long", "nan", "none", "deep", "fine"),
+    *("leave", "leave and hang", "leave and die"),
+]
+FAULTS = """
+import os, subprocess, sys, time
+def fault(name):
+    print("noise")
+    if name == "hang": time.sleep(100)
+    if name == "spin":
+        while True: pass
+    if name == "exit": raise SystemExit(7)
+    if name == "die": os._exit(7)
+    if name == "grow": return str(len(bytearray(4 << 30)))
+    if name == "bytes": return b"x"
+    if name == "long": return "y" * 10_000_000
+    if name.startswith("leave"):
+        sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+        with open(LEFT, "a") as file: print(subprocess.Popen(sleep, start_new_session=True).pid, file=file)
+        fault(name[10:])
+    if name == "deep":
+        value = []
+        for _ in range(100_000): value = [value]
+        return value
+    return name
+"""
+CLASSES = """
+class Steps:
+    def reset(self, seed): return "start"
+    def step(self, name):
+        if name in REWARDS: return name, REWARDS[name], False, False, {}
+        return fault(name)
+class Tools:
+    def reset(self, seed): return "start"
+    def do(self, name: str) -> str: return fault(name)
+import gymnasium
+class Numbers(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Text(10), gymnasium.spaces.Discrete(len(NAMES))
+    def reset(self, seed=None, options=None): return "start", {}
+    def step(self, action): return fault(NAMES[action]), REWARDS.get(NAMES[action], 0.0), False, False, {}
+gymnasium.register("Faults-v0", Numbers, disable_env_checker=True)
+REWARDS = {"nan": float("nan"), "none": None}
+"""
+SERVER = """
+from mcp.server import MCPServer
+app = MCPServer("s")
+@app.tool()
+def do(name: str) -> str:
+    return fault(name)
+@app.tool()
+def change() -> str:
+    app.remove_tool("do")
+    return "changed"
+if os.path.exists("more"):
+    @app.tool()
+    def more() -> str: return "more"
+app.run("stdio")
+"""
+CALL = '<tool_call>{{"name": "do", "arguments": {{"name": "{}"}}}}</tool_call>'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the run, with the environments in it."""
+    head = f"NAMES, LEFT = {NAMES!r}, {str(tmp_path / 'left')!r}\n{FAULTS}"
+    (tmp_path / "faulty.py").write_text(head + CLASSES)
+    (tmp_path / "server.py").write_text(head + SERVER)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def world(kind: str, folder: Path, seconds: float) -> Foreign:
+    if kind == "gymnasium":
+        pytest.importorskip("gymnasium")
+    if kind == "mcp":
+        pytest.importorskip("mcp")
+    source = {
+        "steps": f"{folder}/faulty.py:Steps",
+        "tools": f"{folder}/faulty.py:Tools",
+        "gymnasium": "faulty:Faults-v0",
+        "mcp": f"mcp:python {folder}/server.py",
+    }[kind]
+    return Foreign(source=source, step_seconds=seconds, memory_mib=1024, repeatable=False)
+
+
+def said(kind: str, name: str) -> str:
+    return {"steps": name, "gymnasium": str(NAMES.index(name))}.get(kind, CALL.format(name))
+
+
+def both(environment: Foreign, kind: str, name: str) -> tuple[Story | BaseException, Story | BaseException]:
+    """An episode with a fault beside one without."""
+
+    async def run() -> list[Story | BaseException]:
+        turns = [[said(kind, name), said(kind, "fine")], [said(kind, "fine")] * 2]
+        return await asyncio.gather(*(story(environment, own) for own in turns), return_exceptions=True)
+
+    failed, other = asyncio.run(run())
+    return failed, other
+
+
+def texts(found: Story | BaseException) -> list[str]:
+    assert not isinstance(found, BaseException), found
+    return [outcome.observation.text for outcome in found[1]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["steps", "tools", "gymnasium"])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("hang", "longer than 1 s on the clock"),
+        ("spin", "s of processor time"),
+        ("exit", "SystemExit: 7"),
+        ("die", "exit status 7"),
+        ("grow", "more memory than the 1024 MiB"),
+        ("bytes", "bytes were returned"),
+        ("deep", "RecursionError"),
+        ("nan", "the reward is nan"),
+        ("none", "the reward is None"),
+    ],
+)
+def test_a_fault_ends_its_episode_and_no_other(kind: str, name: str, why: str, folder: Path) -> None:
+    if kind == "tools" and name in ("nan", "none"):
+        pytest.skip("a tool returns no reward")
+    failed, other = both(world(kind, folder, 1.0), kind, name)
+    assert isinstance(failed, EnvironmentFailed) and why in str(failed)
+    assert texts(other) == ["\nfine\n"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["steps", "tools", "gymnasium", "mcp"])
+def test_ten_megabytes_are_cut_and_what_is_printed_goes_nowhere(kind: str, folder: Path) -> None:
+    long, other = both(world(kind, folder, 60.0), kind, "long")
+    assert texts(long) == [f"\n{'y' * 8000}[9992000 characters were cut]\n", "\nfine\n"]
+    assert texts(other) == ["\nfine\n"] * 2
+
+
+def gone(pids: list[int], seconds: float = 20.0) -> bool:
+    """Whether all of them end."""
+    until = time.monotonic() + seconds
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
+        time.sleep(0.02)
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="the system lists no processes")
+@pytest.mark.parametrize("kind", ["steps", "gymnasium", "mcp"])
+def test_no_process_outlives_its_episode(kind: str, folder: Path) -> None:
+    """Whether the episode ends well, hangs, or dies; the processes have sessions of their own."""
+    environment = world(kind, folder, 60.0 if kind == "mcp" else 1.0)
+    well, _ = both(environment, kind, "leave")
+    assert texts(well) == ["\nleave\n", "\nfine\n"]
+    ends = ["leave and die"] if kind == "mcp" else ["leave and die", "leave and hang"]
+    assert all(isinstance(both(environment, kind, name)[0], EnvironmentFailed) for name in ends)
+    pids = [int(pid) for pid in (folder / "left").read_text().split()]
+    assert len(pids) == len(ends) + 1
+    assert gone(pids)
+
+
+@pytest.mark.slow
+def test_a_server_may_die_and_change_its_tools(folder: Path) -> None:
+    """A call of a tool that went has an error, alone; an episode whose server comes up with others fails."""
+    environment = world("mcp", folder, 60.0)
+    failed, other = both(environment, "mcp", "die")
+    assert isinstance(failed, EnvironmentFailed) and "the server ended" in str(failed)
+    assert texts(other) == ["\nfine\n"] * 2
+    turns = ['<tool_call>{"name": "change"}</tool_call>', CALL.format("fine")]
+    changed = asyncio.run(story(environment, turns))
+    assert texts(changed)[0] == "\nchanged\n" and texts(changed)[1].startswith("\nerror: ")
+    assert not changed[1][1].valid and changed[3]["failed_calls"] == 1
+    (folder / "more").touch()
+    with pytest.raises(EnvironmentFailed, match="tools are not those that it had before the run"):
+        asyncio.run(story(environment, []))
+
+
+def test_five_hundred_calls_in_a_turn_and_no_end(folder: Path) -> None:
+    """As many calls run as a turn may have; an episode without an end goes on as long as it is played."""
+    turn: Outcome
+    _, (turn,), _, measures = asyncio.run(story(world("tools", folder, 60.0), [CALL.format("fine") * 500]))
+    assert measures["calls"] == MOST_CALLS and measures["failed_calls"] == 500 - MOST_CALLS
+    assert turn.observation.text.count(">fine<") == MOST_CALLS and not turn.done
+    _, turns, *_ = asyncio.run(story(world("steps", folder, 60.0), ["fine"] * 200))
+    assert len(turns) == 200 and not turns[-1].done
