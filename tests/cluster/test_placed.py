@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,23 @@ import pytest
 import torch
 
 from posttrain.cli import main
-from posttrain.cluster._placed import Busy, PlacedSession, PlacedWorkers
+from posttrain.cluster._placed import PlacedSession, PlacedWorkers
+from posttrain.cluster._placement import Busy
 from posttrain.cluster.placed import Placed
 from posttrain.cluster.planning.calls import Call, Candidate, cost
 from posttrain.cluster.planning.profiles import best_plans, placed_recipe, read_profile
+from posttrain.component.user_code import allowing
 from posttrain.engines.native import Native
-from posttrain.errors import UserError
+from posttrain.errors import RunFailed, UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.overrides import to_tree
+from posttrain.recipes.tree import Checkpoints, Recipe
 from posttrain.runs import profiling
-from tests.cluster.test_ray import on, run, scored, small
+from posttrain.runs.launch import resume, start
+from posttrain.runs.live import LiveView
+from posttrain.runs.store import RunStore
+from tests.cluster.test_ray import on, outcome, run, scored, small
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 CALLS = {
@@ -47,7 +53,9 @@ def session() -> Iterator[Any]:
     from posttrain.cluster._opened import opened
 
     torch.set_num_threads(1)
-    with opened(Placed(calls=CALLS, cpus=0.5, timeout=60.0), Native(slots=16), 0, PlacedSession) as session:
+    with opened(
+        Placed(processes=3, calls=CALLS, cpus=0.5, timeout=60.0), Native(slots=16), 0, PlacedSession
+    ) as session:
         yield session
 
 
@@ -62,6 +70,121 @@ def test_a_recipe_on_a_placement_is_that_of_one_process(
     alone = run(recipe, tmp_path / "local")
     on(session, monkeypatch)
     assert run(recipe, tmp_path / "ray") == alone
+
+
+APART = {
+    "generate policy": (0, 2),
+    "score reference": (0, 2),
+    "score critic": (0, 1),
+    "train policy": (0, 1),
+    "train critic": (1, 2),
+}
+TOGETHER = {"score reference": (2,), "score critic": (0, 1), "train policy": (0, 1), "train critic": (0, 1)}
+
+
+def sharded(session: Any, calls: Mapping[str, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    on(session, monkeypatch)
+    monkeypatch.setattr(session, "calls", calls)
+    monkeypatch.setattr(session, "settings", replace(session.settings, sharding="fsdp"))
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "calls"), [("ppo", APART), ("ppo", TOGETHER), ("kdrl", {}), ("tango", APART)], ids=str
+)
+def test_a_recipe_on_a_sharded_placement_is_that_of_one_process(
+    name: str,
+    calls: dict[str, tuple[int, ...]],
+    tiny: Path,
+    session: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each role is cut over processes of its own, some of them shared; no process but for the samplers has a whole
+    copy of what is trained.
+    """
+    from posttrain.cluster._placed_parts import PlacedGang
+
+    recipe = scored(small(name, tiny), tmp_path) if name == "ppo" else small(name, tiny)
+    alone = run(recipe, tmp_path / "local")
+    sharded(session, calls, monkeypatch)
+    given: set[tuple[str, str]] = set()
+    publish, update, updated = session.publish, PlacedGang.update, list[str]()
+
+    def published(policy: Any, use: Any, by: Any = None) -> Any:
+        given.add((policy.role, use))
+        return publish(policy, use, by)
+
+    def counted(gang: PlacedGang, learner: Any, *arguments: Any) -> None:
+        updated.append(learner.policy.role)
+        update(gang, learner, *arguments)
+
+    monkeypatch.setattr(session, "publish", published)
+    monkeypatch.setattr(PlacedGang, "update", counted)
+    assert run(recipe, tmp_path / "ray") == alone
+    assert updated
+    if name == "ppo":
+        assert set(updated) == {"policy", "critic"}
+        whole = {("reference", "score")} if calls is TOGETHER else set()
+        assert given == {("policy", "sample"), *whole}
+
+
+def stopped(recipe: Recipe, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that broke off in its third step."""
+    before = RunStore.log_metrics
+
+    def log_metrics(store: Any, step: int, *arguments: Any) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+        before(store, step, *arguments)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(RunStore, "log_metrics", log_metrics)
+        start(recipe, root, LiveView(lines=True))
+    return next(root.iterdir())
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_sharded_placement_resumes_and_is_resumed_elsewhere(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the checkpoint of one process on a sharded placement, and from that in one process."""
+    recipe = replace(scored(small("ppo", tiny), tmp_path, steps=4), checkpoints=Checkpoints(every_steps=2))
+    alone = run(recipe, tmp_path / "local")
+    folder = stopped(recipe, tmp_path / "one", monkeypatch)
+    with monkeypatch.context() as patched, allowing(trust=True):
+        sharded(session, APART, patched)
+        resume(folder, LiveView(lines=True))
+    assert outcome(folder) == alone
+    with monkeypatch.context() as patched:
+        sharded(session, APART, patched)
+        folder = stopped(recipe, tmp_path / "sharded", monkeypatch)
+    with allowing(trust=True):
+        resume(folder, LiveView(lines=True))
+    assert outcome(folder) == alone
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_sharded_process_that_is_killed_ends_the_run_in_one_sentence(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posttrain.cluster._placed_parts import PlacedParts
+
+    sharded(session, APART, monkeypatch)
+    before, calls = PlacedParts.update, list[int]()
+
+    def update(parts: PlacedParts, *arguments: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            os.kill(session.samplers[2].pid, signal.SIGKILL)
+        before(parts, *arguments)
+
+    monkeypatch.setattr(PlacedParts, "update", update)
+    with pytest.raises(RunFailed, match=r"its part of the optimizer's state .* posttrain resume goes on"):
+        run(small("ppo", tiny), tmp_path / "ray")
 
 
 @needs_ray

@@ -40,6 +40,10 @@ class Replicas:
         """What must be the same everywhere, and where this is."""
         return about(self._is_near)
 
+    def free_address(self) -> str:
+        """Where others find this process."""
+        return free_address()
+
     def load(self, version: Version, path: str, with_base: bool, far: Any = None, content: bytes | None = None) -> None:
         """Give a copy the weights of a version, from the buffer at `path` or, on another node, from what was sent.
 
@@ -150,12 +154,13 @@ class Learners(Replicas):
             raise
         return done
 
-    def join_mesh(self, place: str, rank: int, size: int, timeout: float) -> None:
-        """Become a member of the mesh of sharded policies."""
-        from posttrain.cluster._part import join_mesh
+    def join_mesh(self, place: str, rank: int, size: int, timeout: float, groups: Sequence[Sequence[int]]) -> None:
+        """Become a member of the mesh of sharded policies, and of some groups in it."""
+        from posttrain.cluster._part import Meshes, leave_mesh
 
+        leave_mesh()  # one that was left by others
         self.parts: dict[str, Any] = {}
-        self._mesh = join_mesh(place, rank, size, timeout)
+        self._meshes = Meshes(place, rank, size, timeout, groups)
 
     def take_part(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
         """Bring the own part of a policy to a version; `content` makes the part first."""
@@ -166,8 +171,9 @@ class Learners(Replicas):
         check(source, version)
         try:
             if content is not None:
-                policy, learning = loads(content, self.policies)
-                self.parts[version.name] = Part(pickle.loads(policy), self._mesh, learning)
+                policy, learning, ranks, is_whole = loads(content, self.policies)
+                mesh = self._meshes.of(ranks)
+                self.parts[version.name] = Part(pickle.loads(policy), mesh, learning, whole_in_first=is_whole)
             part = self.parts[version.name]
             part.take(stored(part.policy, source))
             self._mapped.forget(version.name)
@@ -210,6 +216,20 @@ class Workers(Samplers, Learners):
         torch.set_num_threads(self._threads)
         return super().signals(content)
 
+    def take_part(self, version: Version, path: str, far: Any = None, content: bytes | None = None) -> None:
+        """Bring the own part of a policy to a version."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        super().take_part(version, path, far, content)
+
+    def part(self, name: str, method: str, content: bytes) -> Any:
+        """Call a method of the own part of a policy."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+        return super().part(name, method, content)
+
     def form(self, key: str, place: str, rank: int, size: int, timeout: float) -> None:
         """Become a member of the group of that name."""
         from posttrain.cluster._gang import join
@@ -239,6 +259,17 @@ class Workers(Samplers, Learners):
 def about(is_near: bool) -> dict[str, Any]:
     """What must be the same everywhere, and where this process is."""
     return {**versions(), "pid": os.getpid(), "node": node_of(), "near": is_near}
+
+
+def free_address() -> str:
+    """``host:port`` of this machine, where nothing listens."""
+    import ray
+
+    from posttrain.cluster._ports import free_port
+
+    util: Any = ray.util
+    address = util.get_node_ip_address()
+    return f"{address}:{free_port(address)}"
 
 
 def versions() -> dict[str, str]:

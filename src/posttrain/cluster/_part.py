@@ -12,7 +12,7 @@ Scalars, and trained weights of another type than the others of their layer, are
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,26 @@ def join_mesh(place: str, rank: int, size: int, timeout: float) -> Any:
     return init_device_mesh("cpu", (size,))
 
 
+class Meshes:
+    """All processes that may have parts, and groups of some of them."""
+
+    def __init__(self, place: str, rank: int, size: int, timeout: float, groups: Sequence[Sequence[int]] = ()) -> None:
+        """All do this at the same time; a group is the ranks of its members, ascending."""
+        from torch import distributed
+        from torch.distributed.device_mesh import DeviceMesh
+
+        dist: Any = distributed
+        self._meshes = {tuple(range(size)): join_mesh(place, rank, size, timeout)}
+        for ranks in groups:
+            group = dist.new_group(list(ranks), timedelta(seconds=timeout), "gloo")
+            if rank in ranks:
+                self._meshes[tuple(ranks)] = DeviceMesh.from_group(group, "cpu")
+
+    def of(self, ranks: Sequence[int]) -> Any:
+        """The mesh of these."""
+        return self._meshes[tuple(ranks)]
+
+
 def leave_mesh() -> None:
     """Close all connections, so that the others do not wait. Nothing where there are none."""
     from torch import distributed
@@ -57,12 +77,16 @@ def leave_mesh() -> None:
 class Part:
     """The part of one learner. All learners call the same methods at the same time; results are their own."""
 
-    def __init__(self, policy: Policy, mesh: Any, learning: Learning | None) -> None:
-        """`policy` is whole, the same everywhere, and becomes a sharded one; `learning` is None for a frozen one."""
+    def __init__(self, policy: Policy, mesh: Any, learning: Learning | None, *, whole_in_first: bool = True) -> None:
+        """`policy` is whole, the same everywhere, and becomes a sharded one; `learning` is None for a frozen one.
+
+        `whole_in_first` states that learner 0 gets all weights after an update; otherwise each keeps those that it
+        updates, and hands them out.
+        """
         if learning is None:
             policy.requires_grad_(False)
         self.policy, self.rank, self.size = policy, int(mesh.get_local_rank()), int(mesh.size())
-        self._group = mesh.get_group()
+        self._group, self._whole_in_first = mesh.get_group(), whole_in_first
         parameters = dict(policy.named_parameters())
         self.trained = [name for name, p in parameters.items() if p.requires_grad]
         self._shapes = {name: p.shape for name, p in parameters.items()}
@@ -208,7 +232,7 @@ class Part:
         by_owner = [[n for n in bucket.names if self.owner[n] == rank] for rank in range(self.size)]
 
         def share(name: str, rank: int) -> slice:
-            everything = rank == 0 or bucket.plain
+            everything = bucket.plain or (rank == 0 and self._whole_in_first)
             return slice(None) if everything else cut(self._shapes[name], rank, self.size)
 
         def count(name: str, rank: int) -> int:
@@ -230,7 +254,7 @@ class Part:
         received = [sum(count(n, self.rank) for n in own) for own in by_owner]
         _all_to_all(self._group, into, torch.cat(given) if given else into[:0], received, sent)
         for name, values in zip(names, torch.split(into, [count(n, self.rank) for n in names]), strict=True):
-            if self.rank == 0 or bucket.plain:
+            if bucket.plain or (self.rank == 0 and self._whole_in_first):
                 values = values.reshape(self._shapes[name])
                 if name in whole:
                     whole[name].copy_(values)
@@ -289,6 +313,24 @@ class Part:
     def load_state(self, tensors: Mapping[str, Tensor] | None = None) -> None:
         """Restore what `state` returned; only learner 0 has it."""
         self._own.load_state(handed_out(self._group, tensors, {n: self.owner[n] for n in self.trained}))
+
+    def piece(self, what: Literal["weights", "gradients", "state"], start: int, most: int) -> dict[str, Tensor]:
+        """What is owned here from a place on, about `most` bytes of it; empty at the end."""
+        own: Mapping[str, Tensor] = self.whole
+        if what == "state":
+            own = self._own.state()
+        elif what == "gradients":
+            own = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self._own.parameters.items()}
+        found: dict[str, Tensor] = {}
+        for name, tensor in list(own.items())[start:]:
+            if found and sum(other.nbytes for other in found.values()) + tensor.nbytes > most:
+                break
+            found[name] = tensor.detach()
+        return found
+
+    def load_own(self, tensors: Mapping[str, Tensor]) -> None:
+        """Restore what `piece` returned of the state."""
+        self._own.load_state(tensors)
 
     def reset(self) -> None:
         """Forget the moments."""

@@ -9,143 +9,39 @@ older ones: that is the reallocation of a model between the places where it is t
 """
 
 import pickle
-import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-import torch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from posttrain.cluster import Result
 from posttrain.cluster._forward import signals
 from posttrain.cluster._gang import dealt, types_of
-from posttrain.cluster._members import Member, Settings
-from posttrain.cluster._opened import Session
+from posttrain.cluster._members import Member
+from posttrain.cluster._placement import Placement
 from posttrain.cluster._references import dumps
-from posttrain.cluster._session import MOST_REPLACED, Use
+from posttrain.cluster._session import MOST_REPLACED
 from posttrain.cluster._sums import GroupBroken
-from posttrain.engines import Engine
 from posttrain.errors import RunFailed
 from posttrain.policies import Policy
 from posttrain.signals import Signal
-from posttrain.training.learner import Asked, InProcess, Learner, Loss, Slice
+from posttrain.training.learner import Asked, InProcess, Learner, Loss, Slice, Workers
 from posttrain.training.packing import MicroBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from posttrain.cluster._weights import Version
 
-KINDS: Final[Mapping[Use, tuple[str, ...]]] = {
-    "sample": ("generate", "score"),
-    "score": ("score",),
-    "learn": ("train",),
-}
-"""Calls of a model by what they are for. A model that only scores while others sample does it where it scores."""
-
-
-class Placing(Settings, Protocol):
-    """What `posttrain.cluster.placed.Placed` states of the processes."""
-
-    @property
-    def calls(self) -> Mapping[str, tuple[int, ...]]: ...
-
-
-class Busy:
-    """Which processes have a call; the next one waits for those that it needs, in the order of asking."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._taken: set[int] = set()
-        self._waiting: list[frozenset[int]] = []
-
-    @contextmanager
-    def taken(self, numbers: Iterable[int]) -> Iterator[None]:
-        """Inside, these processes have no other call."""
-        own = frozenset(numbers)
-
-        def is_free() -> bool:
-            earlier = self._waiting[: next(i for i, other in enumerate(self._waiting) if other is own)]
-            return not own & self._taken and not any(own & other for other in earlier)
-
-        with self._changed:
-            self._waiting.append(own)
-            self._changed.wait_for(is_free)
-            self._waiting = [other for other in self._waiting if other is not own]
-            self._taken |= own
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._taken -= own
-                self._changed.notify_all()
-
-
-class PlacedSession(Session):
+class PlacedSession(Placement):
     """See `posttrain.cluster.Session`."""
 
-    def __init__(self, settings: Placing, engine: Engine, seed: int, folder: Path) -> None:
-        super().__init__(settings, engine, seed, folder)
-        self._calls = settings.calls
-        self.busy = Busy()
-        self.groups: dict[str, list[int]] = {}
-        """The processes (of the system) of each group that learns together."""
-        self._publishing = threading.RLock()
+    def workers(self, learner: Learner) -> Workers:
+        """Those of the placement; a role that one process trains is not sharded."""
+        if self.settings.sharding == "none" or len(self.places("learn", learner.policy.role)) == 1:
+            return PlacedWorkers(self)
+        from posttrain.cluster._placed_parts import PlacedGang, PlacedParts
 
-    def start(self) -> None:
-        """Start all processes at the same time."""
-        self.samplers = [self._start("Workers", number) for number in range(self.settings.samplers)]
-        for member in self.samplers:
-            self._check(member)
-
-    def kind_of(self, members: list[Member]) -> tuple[str, str]:
-        """They are all of one kind."""
-        return "Workers", "process"
-
-    def can_do_without(self, members: list[Member]) -> bool:
-        """A placement names each of them."""
-        return False
-
-    def buffer_of(self, use: Use) -> str:
-        """All calls have the weights of the last update."""
-        return "all"
-
-    def places(self, use: Use, role: str) -> tuple[int, ...]:
-        """The numbers of the processes of a call; all where the placement has none."""
-        named = [self._calls[f"{kind} {role}"] for kind in KINDS[use] if f"{kind} {role}" in self._calls]
-        return named[0] if named else tuple(range(len(self.samplers)))
-
-    def members(self, use: Use, policy: Policy) -> list[Member]:
-        """Those of the model's role."""
-        return [self.samplers[number] for number in self.places(use, policy.role)]
-
-    def publish(self, policy: Policy, use: Use, by: Policy | None = None) -> "Version":
-        """One at a time; seconds are counted towards the role."""
-        with self._publishing:
-            before, began = self._timing.get("weight_bytes", 0.0), time.monotonic()
-            version = super().publish(policy, use, by)
-            if size := self._timing.get("weight_bytes", 0.0) - before:
-                self.called("weights", policy, time.monotonic() - began)
-                self._timing[f"weight_bytes_{policy.role}"] = size
-            return version
-
-    def called(self, call: str, policy: Policy, seconds: float) -> None:
-        """Count them towards the name of the call."""
-        name = f"seconds_{call}_{policy.role}"
-        with self._publishing:
-            self._timing[name] = self._timing.get(name, 0.0) + seconds
-
-    def beside(self, policies: Collection[Policy], work: Callable[[], Result]) -> Callable[[], Result]:
-        """At once: a process has one version of a model."""
-        found = work()
-        return lambda: found
-
-    def workers(self, learner: Learner) -> "PlacedWorkers":
-        """Those of the placement."""
-        return PlacedWorkers(self)
+        self._parts = parts = self._parts if isinstance(self._parts, PlacedParts) else PlacedParts(self)
+        parts.join()
+        return PlacedGang(self, parts, learner)
 
 
 class PlacedWorkers(InProcess):
@@ -155,18 +51,8 @@ class PlacedWorkers(InProcess):
         self._session = session
 
     def together(self, works: Sequence[Callable[[], Result]]) -> list[Result]:
-        """A thread for each; they wait for the processes of their calls."""
-        if len(works) < 2:
-            return [work() for work in works]
-        threads = torch.get_num_threads()
-
-        def begun(work: Callable[[], Result]) -> Result:
-            torch.set_num_threads(threads)  # a setting of each thread, on which bits depend
-            return work()
-
-        with ThreadPoolExecutor(len(works), "posttrain-call") as pool:
-            futures = [pool.submit(begun, work) for work in works]
-        return [future.result() for future in futures]
+        """At the same time, by other processes."""
+        return self._session.together(works)
 
     def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, "Tensor"]]:
         """By the processes that score."""
@@ -174,7 +60,7 @@ class PlacedWorkers(InProcess):
         models = (asked.policy, *asked.others.values())
         if not every or any(type(policy).at is not Policy.at for policy in models):
             return super().signals(asked, every)
-        with self._call("score", asked.policy):
+        with self._session.call("score", asked.policy):
             return signals(self._session, asked, every, "score")
 
     def slices(self, learner: Learner, batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
@@ -185,17 +71,9 @@ class PlacedWorkers(InProcess):
         if parts is None:
             yield from super().slices(learner, every, loss, progress)
             return
-        with self._call("train", learner.policy):
+        with self._session.call("train", learner.policy):
             done = self._done(learner, parts)
         yield from done
-
-    @contextmanager
-    def _call(self, call: str, policy: Policy) -> Iterator[None]:
-        session = self._session
-        with session.busy.taken(session.places("score" if call == "score" else "learn", policy.role)):
-            began = time.monotonic()
-            yield
-            session.called(call, policy, time.monotonic() - began)
 
     def _parts(
         self, learner: Learner, every: Sequence[MicroBatch], loss: Loss, progress: float
@@ -256,7 +134,7 @@ class PlacedWorkers(InProcess):
         session = self._session
         key, own = "-".join(str(member.number) for member in members), [member.pid for member in members]
         if session.groups.get(key) != own:
-            place, timeout = session.meeting_place(), session.settings.timeout
+            place, timeout = session.meeting_place(members, is_here=False), session.settings.timeout
             calls = [m.actor.form.remote(key, place, rank, len(members), timeout) for rank, m in enumerate(members)]
             try:
                 ray.get(calls, timeout=timeout)

@@ -330,13 +330,10 @@ class Processes:
         size = version.bytes + (version.base_bytes if any(new.values()) else 0)
         content = None
         if any(version.name not in member.has for member in late):
-            pickled = dumps(policy)
-            self._check_room(policy, len(pickled))
-            content = ray.put(pickled)
+            content = self.put(policy, dumps(policy))
         far = None
         if not all(member.is_near for member in late):
-            self._check_room(policy, size)
-            far = ray.put(buffer.array[:size])
+            far = self.put(policy, buffer.array[:size])
         calls = []
         for member in late:
             made, given = None if version.name in member.has else content, None if member.is_near else far
@@ -420,15 +417,25 @@ class Processes:
         timing, self._timing = self._timing, {}
         return timing
 
-    def meeting_place(self) -> str:
-        """Where the learners find one another, another one each time: a file where all are near, else an address."""
+    def put(self, policy: "Policy", content: Any) -> Any:
+        """Bytes of a model in Ray's object store, for several processes. Raises `UserError` where they do not fit."""
+        import ray
+
+        self._check_room(policy, len(content))
+        return ray.put(content)
+
+    def meeting_place(self, others: Sequence[Member], *, is_here: bool = True) -> str:
+        """Where these find one another, another place each time: a file where all are near, else an address of the
+        first of them, which is this process or, where it is not one of them, the first of the others.
+        """
         self._groups += 1
-        if all(member.is_near for member in self.learners):
+        if all(member.is_near for member in others):
             return str(self.folder / f"learners-{self._groups}")
         import ray
 
-        from posttrain.cluster._ports import free_port
+        if is_here:
+            from posttrain.cluster._actors import free_address
 
-        util: Any = ray.util
-        address = util.get_node_ip_address()
-        return f"{address}:{free_port(address)}"
+            return free_address()
+        found: str = ray.get(others[0].actor.free_address.remote(), timeout=self.settings.timeout)
+        return found

@@ -7,10 +7,11 @@ run ends then, in one sentence, and goes on from its checkpoint.
 
 import gc
 import pickle
+import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -35,10 +36,19 @@ if TYPE_CHECKING:
 class Parts:
     """The sharded policies of a run, in all learners."""
 
+    is_here: ClassVar[bool] = True
+    """Whether this process is the first learner."""
+
     def __init__(self, session: Processes) -> None:
         self._session = session
+        self._lock = threading.RLock()
+        """Held where parts are chosen, made or dropped."""
         self._mesh: Any = None
-        self._members: list[Any] = []
+        self._joined: list[Any] = []
+        """All other processes that have connected themselves."""
+        self._groups: list[list[int]] = []
+        self._members: dict[str, list[Any]] = {}
+        """Those that have the parts of a policy."""
         self._own: dict[str, Part] = {}
         """What this process has, as the first learner, by the policy's name and a number of its own."""
         self._digests: dict[str, str] = {}
@@ -46,50 +56,73 @@ class Parts:
         """The learner that a part is for; one that is frozen has none."""
         self._count = 0
 
+    def members(self, policy: Policy, learner: "Learner | None") -> list[Any]:
+        """The other processes that have parts of a policy, for a learner or, without one, for signals."""
+        return self._session.learners
+
+    def ranks(self, members: Sequence[Any]) -> list[int]:
+        """Their places among all that have connected themselves, this process included where it has parts."""
+        first = int(self.is_here)
+        return [*range(first), *(self._joined.index(member) + first for member in members)]
+
+    def groups(self) -> list[list[int]]:
+        """Some of all processes that have parts by themselves, as numbers of members."""
+        return []
+
     def of(self, policy: Policy, learner: "Learner | None") -> str:
         """Make all parts of a policy for a learner, or bring weights that were changed meanwhile to them; returns their
-        name. Without a learner, for signals, those of any will do.
+        name. Without a learner, for signals, those of any on the same processes will do.
         """
-        session, digest = self._session, digest_of(policy)
-        known = [name for name in self._own if _policy_of(name) == session.name_of(policy)]
-        if learner is not None:
-            known = [name for name in known if name in self._owner and self._owner[name]() is learner]
-        known.sort(key=lambda name: self._digests[name] != digest)
-        if known and self._digests[known[0]] == digest:
-            return known[0]
-        new = not known
-        self._join()
-        if new:
-            self._drop([name for name, owner in self._owner.items() if owner() is None])
-            self._count += 1
-        name = known[0] if known else f"{session.name_of(policy)}{_SEPARATOR}{self._count}"
-        learning = learner.settings if learner is not None else None
+        session, digest, members = self._session, digest_of(policy), list(self.members(policy, learner))
+        with self._lock:
+            known = [name for name, own in self._members.items() if _policy_of(name) == session.name_of(policy)]
+            known = [name for name in known if _numbers(self._members[name]) == _numbers(members)]
+            if learner is not None:
+                known = [name for name in known if name in self._owner and self._owner[name]() is learner]
+            known.sort(key=lambda name: self._digests[name] != digest)
+            if known and self._digests[known[0]] == digest:
+                return known[0]
+            new = not known
+            self.join()
+            self._check(members)
+            if new:
+                self._drop([name for name, owner in self._owner.items() if owner() is None])
+                self._count += 1
+            name = known[0] if known else f"{session.name_of(policy)}{_SEPARATOR}{self._count}"
+        self._bring(name, policy, learner, members, new=new)
+        with self._lock:
+            self._members[name], self._digests[name] = members, digest
+            if learner is not None:
+                self._owner[name] = weakref.ref(learner)
+        return name
+
+    def _bring(self, name: str, policy: Policy, learner: "Learner | None", members: list[Any], *, new: bool) -> None:
+        """Give all processes the weights of now; new parts are made first."""
+        session, learning = self._session, learner.settings if learner is not None else None
         buffer = Buffer()
+        digest = write(policy, buffer.room(size_of(policy)))
         version = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
-        write(policy, buffer.room(version.bytes))
-
-        def bring(member: Any) -> Any:
-            import ray
-
-            put: Any = ray.put
-            far = None if member.is_near else put(buffer.array[: version.bytes])
-            content = dumps((pickle.dumps(policy), learning), session.name_of) if new else None
-            return member.actor.take_part.remote(version, buffer.path, far, content)
+        content = far = None
+        if new:
+            content = dumps((pickle.dumps(policy), learning, self.ranks(members), self.is_here), session.name_of)
+            content = session.put(policy, content)
+        if not all(member.is_near for member in members):
+            far = session.put(policy, buffer.array[: version.bytes])
 
         def own() -> None:
             if new:
                 self._own[name] = Part(pickle.loads(pickle.dumps(policy)), self._mesh, learning)
             self._own[name].take(stored(policy, buffer.array[: version.bytes]))
 
-        self._together([partial(bring, member) for member in self._members], own)
+        begin = [
+            partial(m.actor.take_part.remote, version, buffer.path, None if m.is_near else far, content)
+            for m in members
+        ]
+        self._together(begin, own)
         buffer.close()
-        self._digests[name] = digest
-        if learner is not None:
-            self._owner[name] = weakref.ref(learner)
-        return name
 
-    def call(self, name: str, method: str, arguments: Sequence[tuple[Any, ...]], own: tuple[Any, ...]) -> list[Any]:
-        """Call a method of all parts; `arguments` are those of the other learners. Results by learner."""
+    def call(self, name: str, method: str, arguments: Sequence[tuple[Any, ...]], by: Policy) -> list[Any]:
+        """Call a method of all parts of a policy, with arguments for each learner. Results by learner."""
         session, policies = self._session, dict[str, Policy]()
 
         def name_of(policy: Policy) -> str:
@@ -98,8 +131,6 @@ class Parts:
 
         try:
             contents = [dumps(given, name_of) for given in arguments]
-            content = dumps(own, name_of)
-            mine = loads(content, {**policies, _policy_of(name): self._own[name].policy})
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise UserError(
                 f"cluster.sharding=fsdp: the loss cannot be sent to the other learners ({error}); set "
@@ -107,71 +138,111 @@ class Parts:
             ) from None
         for key, policy in policies.items():
             if key != _policy_of(name):
-                session.publish(policy, "learn")
-        self._check_members()
+                session.publish(policy, "learn", by)
+        own = contents.pop(0) if self.is_here else b""
+        members = self._team(name)
         calls = [
             partial(member.actor.part.remote, name, method, content)
-            for member, content in zip(self._members, contents, strict=True)
+            for member, content in zip(members, contents, strict=True)
         ]
-        return self._together(calls, lambda: getattr(self._own[name], method)(*mine))
+
+        def here() -> Any:
+            part = self._own[name]
+            return getattr(part, method)(*loads(own, {**policies, _policy_of(name): part.policy}))
+
+        return self._together(calls, here)
+
+    def size(self, name: str) -> int:
+        """How many learners have the parts of that name."""
+        return len(self._members[name]) + self.is_here
 
     def update(self, name: str, norm: Tensor, factor: float, policy: Policy) -> None:
         """Update all parts, and the whole policy that is here."""
-        self._check_members()
         content = dumps((norm, factor), self._session.name_of)
-        calls = [partial(member.actor.part.remote, name, "update", content) for member in self._members]
+        calls = [partial(member.actor.part.remote, name, "update", content) for member in self._team(name)]
         self._together(calls, lambda: self._own[name].update(norm, factor, policy))
         self._digests[name] = digest_of(policy)
 
     def forget(self, policies: Collection[str]) -> None:
         """Drop all parts of some policies."""
-        self._drop([name for name in self._own if _policy_of(name) in policies])
+        with self._lock:
+            self._drop([name for name in self._members if _policy_of(name) in policies])
 
     def _drop(self, names: Sequence[str]) -> None:
         for name in names:
-            del self._own[name], self._digests[name]
-            self._owner.pop(name, None)
-        for member in self._members if names else ():
-            member.actor.drop_parts.remote(list(names))
+            for member in self._members.pop(name, ()):
+                member.actor.drop_parts.remote([name])
+            for kept in (self._own, self._digests, self._owner):
+                kept.pop(name, None)
         gc.collect()  # torch's modules refer to one another in circles
 
     def close(self) -> None:
         """Leave the others."""
-        self._drop(list(self._own))
-        if self._mesh is not None:
-            leave_mesh()
+        with self._lock:
+            self._drop(list(self._members))
+            if self._mesh is not None:
+                leave_mesh()
 
-    def _join(self) -> None:
-        if self._mesh is not None:
-            self._check_members()
-            return
-        session = self._session
-        session.replace_dead(session.learners)
-        place, size, timeout = session.meeting_place(), len(session.learners) + 1, session.settings.timeout
-        self._members = list(session.learners)
+    def pool(self) -> list[Any]:
+        """All other processes that may have parts."""
+        return self._session.learners
 
-        def own() -> None:
-            self._mesh = join_mesh(place, 0, size, timeout)
+    def join(self) -> None:
+        """Connect all processes, if they are not; anew where one was replaced and there are no parts yet."""
+        with self._lock:
+            session, pool = self._session, self.pool()
+            if self._mesh is not None and (self._members or (self._joined, self._groups) == (pool, self.groups())):
+                return
+            session.replace_dead(pool)
+            self._joined, self._groups = list(pool), self.groups()
+            numbers = _numbers(pool)
+            groups = [[numbers.index(number) for number in group] for group in self._groups]
+            first, timeout = int(self.is_here), session.settings.timeout
+            place = session.meeting_place(pool, is_here=self.is_here)
+            size = len(pool) + first
 
-        self._together([partial(m.actor.join_mesh.remote, place, m.number, size, timeout) for m in self._members], own)
+            def own() -> None:
+                leave_mesh()
+                self._mesh = join_mesh(place, 0, size, timeout)
 
-    def _check_members(self) -> None:
-        if self._members != self._session.learners:
+            begin = [
+                partial(member.actor.join_mesh.remote, place, rank, size, timeout, groups)
+                for rank, member in enumerate(pool, first)
+            ]
+            self._together(begin, own)
+            self._mesh = self._mesh or "there"
+
+    def _team(self, name: str) -> list[Any]:
+        """Those that have the parts of that name."""
+        if (members := self._members.get(name)) is None:
+            raise self._lost("the learners left one another")
+        self._check(members)
+        return members
+
+    def _check(self, members: Sequence[Any]) -> None:
+        """Raise `RunFailed` where one of them is not one of those that are connected any more."""
+        there = self.pool()
+        if any(member not in self._joined or member not in there for member in members) or (
+            self.is_here and self._joined != there
+        ):
             raise self._lost("a learner was replaced")
 
     def _together(self, others: Sequence[Callable[[], Any]], own: Callable[[], Any]) -> list[Any]:
-        """Begin with all others, do the own part, wait."""
+        """Begin with all others, do the own part where this process has one, wait."""
         import ray
 
         calls = [begin() for begin in others]
         try:
-            mine = own()
-            return [mine, *ray.get(calls, timeout=self._session.settings.timeout)]
+            mine = [own()] if self.is_here else []
+            return [*mine, *ray.get(calls, timeout=self._session.settings.timeout)]
         except BaseException as error:
-            leave_mesh()  # so that the others do not wait
-            self._mesh = None
-            self._drop(list(self._own))
-            raise self._cause(calls, error) from None
+            if self.is_here:
+                leave_mesh()  # so that the others do not wait
+            cause = self._cause(calls, error)
+            with self._lock:
+                self._mesh = None
+                self._drop(list(self._members))
+            raise cause from None
 
     def _cause(self, calls: Sequence[Any], error: BaseException) -> BaseException:
         """What failed in a learner's own code, or else that one is lost."""
@@ -205,6 +276,10 @@ def _policy_of(name: str) -> str:
     return name.partition(_SEPARATOR)[0]
 
 
+def _numbers(members: Sequence[Any]) -> list[int]:
+    return [member.number for member in members]
+
+
 def is_lost(error: BaseException) -> bool:
     """Whether an error is that of a connection between learners. (Gloo has no class of its own for them.)"""
     return isinstance(error, RuntimeError) and ("gloo" in str(error).lower() or "connection" in str(error).lower())
@@ -231,33 +306,38 @@ class ShardedGang(InProcess):
     def _part(self, learner: "Learner") -> str:
         return self._parts.of(learner.policy, learner)
 
-    def _all(self, learner: "Learner", method: str, *given: Any, own: tuple[Any, ...] | None = None) -> list[Any]:
-        """Call a method everywhere with the same arguments, or with others in this process."""
-        arguments = [given] * len(self._session.learners)
-        return self._parts.call(self._part(learner), method, arguments, given if own is None else own)
+    def _all(self, learner: "Learner", method: str, *given: Any, first: tuple[Any, ...] | None = None) -> list[Any]:
+        """Call a method everywhere with the same arguments, or with others in the first learner."""
+        name = self._part(learner)
+        arguments = [given] * self._parts.size(name)
+        if first is not None:
+            arguments[0] = first
+        return self._parts.call(name, method, arguments, learner.policy)
 
     def slices(self, learner: "Learner", batches: Iterable[MicroBatch], loss: Loss, progress: float) -> Iterator[Slice]:
         """Slice k by learner k mod W."""
-        every, size = list(batches), len(self._session.learners) + 1
+        every = list(batches)
         if not every:
             return
+        name = self._part(learner)
+        size = self._parts.size(name)
         given = [(list(dealt(every, r, size)), every[0], len(every), loss, progress) for r in range(size)]
-        done = self._parts.call(self._part(learner), "slices", given[1:], given[0])
+        done = self._parts.call(name, "slices", given, learner.policy)
         for _, piece in sorted((item for own in done for item in own), key=lambda item: item[0]):
             yield piece
 
     def signals(self, asked: Asked, batches: Iterable[MicroBatch]) -> Iterator[Mapping[Signal, Tensor]]:
         """Forward passes in equal parts, of models that are sharded too; the last one is repeated to fill a part."""
-        every, size = list(batches), len(self._session.learners) + 1
+        every = list(batches)
         if not every:
             return iter(())
         if scored(self._session, asked, every):
             return signals(self._session, asked, every, "score")
         if type(asked.policy).at is not Policy.at:
             return super().signals(asked, every)
-        parts = split(every, size, "last")
         name = self._parts.of(asked.policy, None)
-        found = self._parts.call(name, "signals", [(asked, part) for part in parts[1:]], (asked, parts[0]))
+        parts = split(every, self._parts.size(name), "last")
+        found = self._parts.call(name, "signals", [(asked, part) for part in parts], asked.policy)
         return iter([item for own in found for item in own][: len(every)])
 
     def norm(self, learner: "Learner") -> Tensor:
@@ -271,7 +351,11 @@ class ShardedGang(InProcess):
 
     def gradients(self, learner: "Learner") -> Mapping[str, Tensor]:
         """Brought here."""
-        found: dict[str, Tensor] = self._all(learner, "gradients")[0]
+        return self._brought(learner, "gradients")
+
+    def _brought(self, learner: "Learner", method: str) -> dict[str, Tensor]:
+        """Tensors of all by name, in any order."""
+        found: dict[str, Tensor] = self._all(learner, method)[0]
         return found
 
     def drop(self, learner: "Learner") -> None:
@@ -280,7 +364,7 @@ class ShardedGang(InProcess):
 
     def state(self, learner: "Learner") -> dict[str, Tensor]:
         """Brought here, in the order of one process."""
-        found: dict[str, Tensor] = self._all(learner, "state")[0]
+        found = self._brought(learner, "state")
         place = {name: i for i, name in enumerate(learner.parameters)}
 
         def order(key: str) -> tuple[bool, int]:
@@ -291,7 +375,7 @@ class ShardedGang(InProcess):
 
     def load_state(self, learner: "Learner", tensors: Mapping[str, Tensor]) -> None:
         """Handed out to the owners."""
-        self._all(learner, "load_state", own=(dict(tensors),))
+        self._all(learner, "load_state", first=(dict(tensors),))
 
     def reset(self, learner: "Learner") -> None:
         """Everywhere."""

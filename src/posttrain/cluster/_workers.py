@@ -126,7 +126,11 @@ class Gang(InProcess):
 
         session = self._session
         if session.group is None:
-            place, size, timeout = session.meeting_place(), len(session.learners) + 1, session.settings.timeout
+            place, size, timeout = (
+                session.meeting_place(session.learners),
+                len(session.learners) + 1,
+                session.settings.timeout,
+            )
             calls = [m.actor.join.remote(place, i, size, timeout) for i, m in enumerate(session.learners, 1)]
             try:
                 session.group = join(place, 0, size, timeout)

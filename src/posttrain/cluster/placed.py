@@ -11,12 +11,16 @@ updates of two roles) go on at the same time where they have no process in commo
 scores answers, and updates the weights, which go to the processes of the next call. Numbers are those of ``local``, bit
 for bit.
 
+With ``sharding=fsdp`` a call on several processes has its model in parts there (`posttrain.cluster.ray`): a role is
+trained and updated by its own processes, each with its rows, gradients, masters and moments, and what scores has rows.
+Whole weights come to the run's own process after an update, for samplers and checkpoints.
+
 Source: ReaLHF (Mei et al. 2024, arXiv:2406.14088; openpsi-project/ReaLHF, csrc/search): plans of calls on meshes, the
 search for the best one (`posttrain.cluster.planning`), and weights that are reallocated between the calls of a model.
 
-Differs: a layout is data parallel; tensor and pipeline parallelism are planned and not executed. Weights of an update
-are in the run's own process, so that a reallocation is from there. Calls of the next step wait for all updates of this
-one. With ``schedule=lagged`` nothing is sampled beside the learner.
+Differs: a layout is data parallel, sharded or not; tensor and pipeline parallelism are planned and not executed.
+Weights of an update are in the run's own process, so that a reallocation is from there. Calls of the next step wait for
+all updates of this one. With ``schedule=lagged`` nothing is sampled beside the learner.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,6 +57,10 @@ class Placed(Cluster):
     """CPUs that Ray sets aside for each process; below 1, several share one."""
     timeout: PositiveFloat = 120.0
     """Seconds after which a process that does not answer is killed and replaced; more than a call takes."""
+    sharding: Literal["none", "fsdp"] = "none"
+    """Whether the processes of a call each have a part of its model (``fsdp``): of weights where they score, of
+    weights, gradients and optimizer where they train. A call that has one process has a whole model, as has what
+    generates."""
     store_mb: PositiveInt = 256
     """Limit of the object store in MiB. Models that are larger are refused: Ray would write the rest to the disk."""
 
@@ -80,7 +88,7 @@ class Placed(Cluster):
 
     @property
     def learners(self) -> int:
-        """The run's own process, which updates."""
+        """The run's own process, which updates what is whole."""
         return 1
 
     @property
@@ -92,11 +100,6 @@ class Placed(Cluster):
     def scorers(self) -> int:
         """None that does nothing else."""
         return 0
-
-    @property
-    def sharding(self) -> Literal["none"]:
-        """Models are whole."""
-        return "none"
 
     def check(self, device: str) -> None:
         """Raise `UserError` without Ray, on a GPU, and for more processes than this machine can run."""
