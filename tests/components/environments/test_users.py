@@ -236,7 +236,9 @@ def test_what_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"pip install 'posttrain\[tau2\]'"):
         Served(argument).perform({"order": "describe"})
     for source, own in (("mine.py:Shop", "role:user"), ("tau2:retail", "text")):
-        with pytest.raises(ValidationError, match="only environments of tau2 and textarena have a user"):
+        with pytest.raises(
+            ValidationError, match="only environments of tau2, textarena, open_spiel, pettingzoo have a user"
+        ):
             Foreign(source=source, user=own)
     rows = Summarized(environment=Corridor())
     object.__setattr__(rows, "environment", Foreign(source="tau2:retail", user="role:bob"))

@@ -58,7 +58,7 @@ from posttrain.types import Task
 _CACHED = ("runner", "described", "_repeats")
 _SERVERS: Mapping[str, Resumes] = {"mcp": "record", "openenv": "anew"}
 """How episodes on servers go on in another process: a session of OpenEnv ends with its connection."""
-_USERS = ("tau2", "textarena")
+_USERS = ("tau2", "textarena", "open_spiel", "pettingzoo")
 _TURNS = 6
 """Most turns of the episode that is played twice."""
 _PRELOAD = "posttrain.components.environments._foreign.serving"
@@ -91,9 +91,9 @@ class Foreign(Environment):
     """Whether an episode is the same again with the same seed and actions, as is tried before the run. A run in an
     environment that does not repeat is another one each time."""
     user: str | None = None
-    """Who plays the user of tau2, or the other players of TextArena: the model of a role, as ``role:user``, or a
-    function of its messages, as ``mine.py:user``. None shows what the user wants at once, and draws the moves of other
-    players. A role's model may be an endpoint: ``models.user.source=http://...``."""
+    """Who plays the user of tau2, or the other players of TextArena, OpenSpiel and PettingZoo: the model of a role, as
+    ``role:user``, or a function of its messages, as ``mine.py:user``. None shows what the user wants at once, and draws
+    the moves of other players. A role's model may be an endpoint: ``models.user.source=http://...``."""
     goes_on: Resumes | None = None
     """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of an
     MCP server come from the record, and an episode on an OpenEnv server starts anew."""
@@ -104,7 +104,7 @@ class Foreign(Environment):
         """Refuse a user where there is none, or whom no one plays."""
         if user is not None and (split(str(info.data.get("source", "")))[0] not in _USERS or ":" not in user):
             raise PydanticCustomError(
-                "user", "only environments of tau2 and textarena have a user, which is role:NAME or file.py:function"
+                "user", f"only environments of {', '.join(_USERS)} have a user, which is role:NAME or file.py:function"
             )
         return user
 

@@ -1,42 +1,44 @@
-"""PettingZoo: games by their module, ``classic.tictactoe_v3``; the model is the first player, the others act at random.
+"""PettingZoo: games by their module, ``classic.tictactoe_v3``; the model is one player, by default the first.
 
-The opponents draw from the legal actions by the rollout's seed. Rewards are those of the model's agent, between two of
+The opponents draw from the legal actions by the rollout's seed, or `user` plays them; ``arguments.player`` is the
+number of the model's. Rewards are those of the model's agent, between two of
 its turns. An illegal action changes nothing: it never reaches the game, where it would lose at once.
 """
 
 import importlib
 from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import numpy as np
 
 from posttrain.components.environments._foreign import Adapter, Seen, finite, first_number, viewed, written
+from posttrain.components.environments._foreign.opponents import Opponents
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
     """The game of a module."""
+    user, place = arguments.pop("user", None), int(arguments.pop("player", 0))
     module = importlib.import_module(f"pettingzoo.{name}")
-    return PettingZoo(module.env(**arguments), view)
+    return PettingZoo(module.env(**arguments), view, user, place)
 
 
 class PettingZoo(Adapter):
     """One game."""
 
-    def __init__(self, environment: Any, view: str) -> None:
-        self._game, self._view = environment, viewed(view, _flat)
-        self._random = Random(0)
+    def __init__(self, environment: Any, view: str, user: str | None = None, place: int = 0) -> None:
+        self._game, self._view, self._place = environment, viewed(view, _flat), place
+        self._others = Opponents(user)
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start, and play until it is the model's turn."""
         self._game.reset(seed=seed)
-        self._own = self._game.possible_agents[0]
-        self._random = Random(seed)
+        self._own = self._game.possible_agents[self._place]
+        self.reseed(seed)
         return self._next()
 
     def reseed(self, seed: int) -> None:
         """Draw the opponents' actions by another seed."""
-        self._random = Random(seed)
+        self._others.random.seed(seed)
 
     def step(self, action: str) -> Seen:
         """Perform a legal action, and play until the model's next turn."""
@@ -46,24 +48,32 @@ class PettingZoo(Adapter):
         self._game.step(number)
         return self._next()
 
+    def reply(self, text: str) -> Seen:
+        """Perform what another player wrote."""
+        self._game.step(self._others.read(text, self._names()))
+        return self._next()
+
     def close(self) -> None:
         """Close it."""
         self._game.close()
 
     def _next(self) -> Seen:
-        reward = 0.0
         while self._game.agents:
             observation, given, terminated, truncated, _ = self._game.last()
+            over = bool(terminated or truncated)
             if self._game.agent_selection == self._own:
-                reward += finite(given)
-                over = bool(terminated or truncated)
                 legal = None if over else _texts(self._legal())
-                text = self._view(observation)
-                if over:
-                    return Seen(text=text, reward=reward, terminated=bool(terminated), truncated=bool(truncated))
-                return Seen(text=text, reward=reward, legal=legal)
-            self._game.step(None if terminated or truncated else self._drawn())
-        return Seen(reward=reward, terminated=True)
+                ends = {"terminated": bool(terminated), "truncated": bool(truncated)} if over else {}
+                return Seen(text=self._view(observation), reward=finite(given), legal=legal, **ends)
+            if over:
+                self._game.step(None)
+                continue
+            names = self._names()
+            move = self._others.move(self._view(observation), names) if names else self._space().sample()
+            if isinstance(move, list):
+                return Seen(request=move)
+            self._game.step(move)
+        return Seen(terminated=True)
 
     def _space(self) -> Any:
         return self._game.action_space(self._game.agent_selection)
@@ -76,9 +86,8 @@ class PettingZoo(Adapter):
             return [int(i) for i in np.flatnonzero(mask)]
         return list(range(int(self._space().n))) if hasattr(self._space(), "n") else None
 
-    def _drawn(self) -> int:
-        legal = self._legal()
-        return self._random.choice(legal) if legal else int(self._space().sample())
+    def _names(self) -> dict[int, str]:
+        return {action: str(action) for action in self._legal() or ()}
 
 
 def _flat(observation: Any) -> str:
