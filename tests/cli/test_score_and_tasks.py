@@ -48,7 +48,7 @@ def test_a_score_that_fails_is_no_zero(capfd: pytest.CaptureFixture[str]) -> Non
     ("words", "message"),
     [
         (["match", "none.jsonl"], "a column 'completion'"),
-        (["reward_model", "mine.jsonl"], "no model is loaded here"),
+        (["reward_model", "mine.jsonl"], "write --model reward=FOLDER"),
         (["match", "missing.jsonl"], "missing.jsonl"),
         (["match", "mine.jsonl", "--out", "scores.csv"], "JSON lines"),
     ],

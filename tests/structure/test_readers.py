@@ -16,6 +16,7 @@ PARSERS = {
     "load_file",
     "safe_open",
     "Image.open",
+    "torch.load",
     "yaml.load",
     "tomllib.loads",
     "toml.loads",
@@ -111,4 +112,10 @@ def test_every_parser_is_guarded(trees: dict[Path, ast.Module]) -> None:
 def test_nothing_that_makes_objects_reads_files(trees: dict[Path, ast.Module]) -> None:
     for path, tree in trees.items():
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        assert not FORBIDDEN & {named(call) for call in calls}, path
+        assert not {named(call) for call in calls if not only_values(call)} & FORBIDDEN, path
+
+
+def only_values(call: ast.Call) -> bool:
+    """Whether a call of `torch.load` reads tensors and plain values alone."""
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    return ast.unparse(given["weights_only"]) == "True" if "weights_only" in given else False

@@ -156,10 +156,10 @@ def test_the_model_that_an_adapter_is_made_for_is_inspected_too(
     kept = weights.read_bytes()
     if fault == "changed":
         weights.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-        said = "the model that the adapter is made for, in 'based' changed since the run"
+        said = "the base of the model, in 'based' changed since the run"
     elif fault == "gone":
         Path("based").rename("elsewhere")
-        said = "the model that the adapter is made for, in 'based' is gone since the run"
+        said = "the base of the model, in 'based' is gone since the run"
     else:
         Path("mine").rename("elsewhere")
         said = "the model in 'mine' is gone since the run"

@@ -1,4 +1,4 @@
-"""Score the completions of a file by a reward; no model is loaded and nothing is trained.
+"""Score the completions of a file by a reward; nothing is trained.
 
 REWARD is written as in a recipe: a kind of `posttrain list reward`, file.py:name, or {kind: ..., settings}; its
 settings follow as name=value. FILE is read as tasks=FILE would be, and needs a column of completions beside those of
@@ -7,6 +7,7 @@ the task (prompt, answer, ...). The completions of a row are one group.
     posttrain score match answers.jsonl
     posttrain score ./mine.py:score answers.jsonl --out scored.jsonl
     posttrain score gated answers.jsonl of=match 'gates={form: format}'
+    posttrain score comet answers.jsonl --model FOLDER
 """
 
 import json
@@ -27,12 +28,16 @@ SHOWN = 20
 @click.argument("reward")
 @click.argument("file")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--model", "models", multiple=True, metavar="[ROLE=]SOURCE", help="A model that the reward scores with.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A file for all scores, FILE.jsonl.")
-def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def command(
+    reward: str, file: str, settings: tuple[str, ...], models: tuple[str, ...], out: Path | None, as_json: bool
+) -> None:
     """Reads the rows, scores them, prints the scores."""
     from pydantic import TypeAdapter
 
     from posttrain.cli._component import made_reward
+    from posttrain.cli._judge import open_judge
     from posttrain.components.tasks import Tasks
     from posttrain.errors import UserError
     from posttrain.errors.places import naming
@@ -45,7 +50,9 @@ def command(reward: str, file: str, settings: tuple[str, ...], out: Path | None,
         )
     source = TypeAdapter(Tasks).validate_python(parse_value(file))
     with naming(source.place):
-        found = score_completions(made_reward(reward, list(settings)), source.load())
+        judge = open_judge(reward, settings, models).scorer if models else None
+        with_models = judge.reward if judge is not None else made_reward(reward, list(settings))
+        found = score_completions(with_models, source.load(), judge.scores if judge is not None else None)
     rows: list[dict[str, Any]] = [
         {
             "task": item.task.key,

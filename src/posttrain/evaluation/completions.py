@@ -1,6 +1,6 @@
-"""Scores completions of the data by a reward, without any model."""
+"""Scores completions of the data by a reward."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,16 +20,18 @@ class ScoredCompletion:
     score: Score
 
 
-def score_completions(reward: Reward, tasks: Sequence[Task]) -> list[ScoredCompletion]:
+def score_completions(
+    reward: Reward, tasks: Sequence[Task], judge: Callable[[Task, Sequence[str]], Sequence[Score]] | None = None
+) -> list[ScoredCompletion]:
     """The score of every completion of every task; those of a task are one group.
 
-    Completions are demonstrations and rated ones. Raises `UserError` for a reward that needs a model, and for data
-    without completions.
+    Completions are demonstrations and rated ones. `judge` is the reward with the models of its roles. Raises
+    `UserError` for a reward that needs a model and has none, and for data without completions.
     """
-    if reward.roles:
+    if reward.roles and judge is None:
         raise UserError(
-            f"this reward scores with models ({', '.join(sorted(reward.roles))}), and no model is loaded here; score "
-            "with a reward that needs none"
+            f"this reward scores with models ({', '.join(sorted(reward.roles))}), and none is named; write --model "
+            f"{min(reward.roles)}=FOLDER, or score with a reward that needs none"
         )
     shown = [(task, [*task.demonstrations, *(rated.completion for rated in task.rated)]) for task in tasks]
     shown = [(task, texts) for task, texts in shown if texts]
@@ -39,6 +41,10 @@ def score_completions(reward: Reward, tasks: Sequence[Task]) -> list[ScoredCompl
     reward.check([task for task, _ in shown])
     found = []
     for task, texts in shown:
+        if judge is not None:
+            pairs = zip(texts, judge(task, texts), strict=True)
+            found += [ScoredCompletion(task=task, completion=text, score=score) for text, score in pairs]
+            continue
         group = Group(key=task.key, trajectories=tuple(_written(task, n, text) for n, text in enumerate(texts)))
         for trajectory in wait_for(scored(group, reward, RewardContext())):
             assert trajectory.score is not None, "every rollout of a scored group has a score"

@@ -171,7 +171,8 @@ class Model:
     """The model of a role."""
 
     source: str
-    """A bundled name (``pebble``), a Hugging Face folder, a GGUF file or a folder that holds one, a run's folder, a
+    """A bundled name (``pebble``), a Hugging Face folder, a GGUF file or a folder that holds one, a run's folder, the
+    folder of a COMET model (``hparams.yaml``, ``checkpoints/model.ckpt``, ``encoder/``), which scores translations, a
     repository of the Hugging Face hub (``owner/name`` or ``owner/name@revision``), ``role:NAME`` for a copy of another
     role's model at the start of the stage (a reference, a critic's body), ``made`` for one that a stage makes (a
     merge), ``new`` for random weights of the given `shape`, or the address of an OpenAI-compatible server
@@ -180,7 +181,8 @@ class Model:
     """Kind and sizes of a ``new`` model."""
     base: Annotated[str, Field(min_length=1)] | None = None
     """Folder of the model that an adapter in `source` is made for. None takes the one that the adapter names where that
-    lies in the adapter's own folder; another one is named here, since a stranger's file may not choose it."""
+    lies in the adapter's own folder; another one is named here, since a stranger's file may not choose it. Of a COMET
+    model, the folder of its encoder's config and tokenizer; None is ``encoder`` in its own."""
     trained: bool = False
     """Whether stages update it."""
     head: Literal["language", "value", "reward"] = "language"

@@ -12,6 +12,7 @@ from posttrain.models import Model
 from posttrain.models.sources import find_model
 from posttrain.policies import Policy
 from posttrain.policies import controllers as controlled
+from posttrain.policies.comet import is_comet, open_comet
 from posttrain.policies.flow import is_flow, open_flow
 from posttrain.policies.folder import bundled, bundled_names, is_finite
 from posttrain.policies.gguf.reading import open_model
@@ -106,6 +107,8 @@ def folder_of(role: str, model: Model) -> Path:
 
 def _open(role: str, model: Model, path: Path) -> Policy:
     """A policy from a folder, of the kind that its config names."""
+    if is_comet(path):
+        return open_comet(role, model, path)
     if model.base is not None and not is_adapter(path):
         raise UserError(
             f"base is '{model.base}', but '{model.source}' is no adapter, which has no base; leave base out"

@@ -1,13 +1,15 @@
 """Sizes of a model from the headers of its files, GGUF or safetensors, before anything of it is loaded."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from posttrain.errors import UserError
 from posttrain.models import Model
 from posttrain.models.sources import find_model
-from posttrain.policies.folder import bundled, bundled_names
+from posttrain.policies.comet import comet_shapes, is_comet
+from posttrain.policies.folder import Folder, bundled, bundled_names
 from posttrain.policies.gguf.reading import open_model
 from posttrain.policies.lora import base_of, is_adapter
 
@@ -46,11 +48,11 @@ def size_of(model: Model, role: str = "policy") -> ModelSize | None:
     path = bundled(model.source) if model.source in bundled_names() else find_model(model.source, role)
     if path.is_dir() and is_adapter(path):
         path = base_of(path, model)
-    folder = open_model(path)
-    config, shapes = _text_config(folder.config), folder.shapes.values()
+    read, named = comet_shapes(path, model) if is_comet(path) else _stored(open_model(path))
+    config, shapes = _text_config(read), named.values()
     width, queries = _number(config, "hidden_size"), _number(config, "num_attention_heads")
     head = _number(config, "head_dim") or (width // queries if queries else 0)
-    targets = [shape for name, shape in folder.shapes.items() if name.endswith("_proj.weight") and len(shape) == 2]
+    targets = [shape for name, shape in named.items() if name.endswith("_proj.weight") and len(shape) == 2]
     return ModelSize(
         parameters=sum(math.prod(shape) for shape in shapes),
         largest=max((math.prod(shape) for shape in shapes), default=0),
@@ -61,7 +63,7 @@ def size_of(model: Model, role: str = "policy") -> ModelSize | None:
         mlp_width=_number(config, "intermediate_size"),
         vocabulary=_number(config, "vocab_size"),
         context=min(_number(config, "max_position_embeddings"), model.context or 2**62),
-        normed=any(name.endswith("q_norm.weight") for name in folder.shapes),
+        normed=any(name.endswith("q_norm.weight") for name in named),
         adapted=sum(map(sum, targets)),
     )
 
@@ -80,6 +82,11 @@ def trained_size(role: str, models: "dict[str, Model]") -> ModelSize | None:
         return size_of(model, role)
     except UserError as error:
         raise UserError(f"models.{role}: {error}") from None
+
+
+def _stored(folder: Folder) -> tuple[dict[str, Any], Mapping[str, tuple[int, ...]]]:
+    """The config, and the shape of every tensor by name."""
+    return folder.config, folder.shapes
 
 
 def _text_config(config: dict[str, Any]) -> dict[str, Any]:

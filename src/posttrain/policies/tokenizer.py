@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer as Library
@@ -83,7 +83,7 @@ class Tokenizer:
         self._start = self._start_ids()
 
     @classmethod
-    def load(cls, folder: Path, *, model: Path | None = None, where: str = "") -> "Tokenizer":
+    def load(cls, folder: Path, *, model: Path | None = None, where: str = "") -> Self:
         """Read a folder. Raises `UserError` when there is no usable ``tokenizer.json`` in it.
 
         `model` is the folder of the model's configs, where it is another one; `where` names the model in messages.

@@ -115,15 +115,22 @@ def check_tasks(store: "RunStore", now: Mapping[str, Any]) -> None:
 
 
 def digest_of_model(folder: Path) -> str:
-    """SHA-256 of the files that a model is read from; `GONE` where there is no such folder or GGUF file.
+    """SHA-256 of the files that a model is read from; `GONE` where there is no such folder or GGUF file. Of a COMET
+    model those of its encoder, where that lies in the folder, are among them.
 
     Of a large file it takes the size and blocks from all over it: other weights differ everywhere.
     """
     if not folder.exists():
         return GONE
-    files = [folder] if folder.is_file() else folder.iterdir()
+    from posttrain.policies.comet import comet_files, is_comet
+
+    files = [folder] if folder.is_file() else [*folder.iterdir()]
+    read = {path for path in files if path.suffix.lower() in MODEL_FILES and path.is_file()}
     total = hashlib.sha256()
-    for path in sorted(path for path in files if path.suffix.lower() in MODEL_FILES and path.is_file()):
+    if is_comet(folder):
+        read |= set(comet_files(folder))
+        total.update(digest_of_model(folder / "encoder").encode())
+    for path in sorted(read):
         size = path.stat().st_size
         total.update(f"{path.name} {size}\n".encode())
         with path.open("rb") as file:
@@ -147,7 +154,7 @@ def check_models(store: "RunStore", now: Mapping[str, Any], folders: Mapping[str
         return
     name = next((name for name in changed if not name.endswith(BASE)), changed[0])  # an adapter that is gone has none
     role, what = name.removesuffix(BASE), "is gone" if now[MODELS].get(name) == GONE else "changed"
-    which = "the model that the adapter is made for," if name.endswith(BASE) else "the model"
+    which = "the base of the model," if name.endswith(BASE) else "the model"
     raise UserError(
         f"models.{role}.source: {which} in '{folders.get(name)}' {what} since the run {store.folder} began. Going on "
         "with another would make a run that is neither the old nor a new one, so nothing was done. Put back what was "

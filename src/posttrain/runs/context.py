@@ -204,7 +204,10 @@ class RunContext:
         }
 
     def model_folders(self) -> dict[str, Path]:
-        """Folders of the models that are read from the user's files, by role; for an adapter also that of its base."""
+        """Folders of the models that are read from the user's files, by role; for an adapter also that of its base, and
+        for a COMET model that of an encoder elsewhere.
+        """
+        from posttrain.policies.comet import encoder_folder, is_comet
         from posttrain.policies.folder import bundled_names
         from posttrain.policies.lora import base_of, is_adapter
 
@@ -217,6 +220,11 @@ class RunContext:
         }
         models = self.recipe.models
         bases = {f"{role}{BASE}": base_of(path, models[role]) for role, path in folders.items() if is_adapter(path)}
+        bases |= {
+            f"{role}{BASE}": encoder_folder(path, models[role])
+            for role, path in folders.items()
+            if is_comet(path) and models[role].base is not None
+        }
         return folders | bases
 
     def with_copies(self, stage: Stage, models: Models, keep: frozenset[str] = frozenset()) -> "dict[str, Policy]":

@@ -1,33 +1,34 @@
-"""The quality of a translation by a COMET model in a user's folder.
+"""The quality of a translation by a COMET model, which is a role of the recipe.
 
 Source: COMET, arXiv:2009.09025, and COMET-Kiwi, arXiv:2209.06243, which is the semantic score of MT-R1-Zero,
-arXiv:2504.10160. Models with and without references are read as they are published (`posttrain.grading._comet_folder`
-has the layout); nothing is fetched.
+arXiv:2504.10160. Models with and without references are read as they are published, from a folder (`Model.source`);
+nothing is fetched.
 
-    posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: comet, folder: FOLDER}' tasks=mine.jsonl
+    posttrain run mt_r1_zero reward.measure=mix reward.semantic=comet models.comet.source=FOLDER tasks=mine.jsonl
     # columns: prompt, source, answer (the reference)
+    posttrain score comet answers.jsonl --model FOLDER
 
 A copy of the source, which models without a reference score high, has 0, as in `semantic`. The value is cut to [0, 1].
-
-Differs: the model is the reward's own and not that of a role. Of a text the first 10,000 characters are read, and as
-many tokens as the encoder has places.
+Of a text the first 10,000 characters are read, and as many tokens as the encoder has places; ``reward/cut`` is the
+share of translations of which a part was not read.
 """
 
+import asyncio
+import math
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import numpy as np
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardContext, counted, failure
+from posttrain.engines import Sampler
 from posttrain.grading.similarity import copies, source_of
+from posttrain.signals import Signal
 from posttrain.types import Group, Score, Trajectory
 
-if TYPE_CHECKING:
-    from posttrain.grading._comet_folder import CometModel
-
+LONGEST = 10_000
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
@@ -35,50 +36,51 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 class Comet(Reward):
     """Scores translations by a COMET model."""
 
-    folder: Annotated[str, Field(min_length=1)]
-    """The folder with ``hparams.yaml`` and the checkpoint."""
-    encoder: str | None = None
-    """The folder with ``config.json`` and ``tokenizer.json`` of its encoder; null is ``encoder`` in `folder`."""
+    role: str = "comet"
+    """Role of the model."""
     copy_at: Share | None = 0.9
     """Share of characters in common with the source from which a text is a copy; null lets copies pass."""
     correct_at: Share = 0.9
     """Smallest score that counts as correct."""
 
-    def prepare(self) -> None:
-        """Read the model. Raises `UserError` that names what is missing."""
-        self._model()
+    @property
+    def roles(self) -> frozenset[str]:
+        """The COMET model."""
+        return frozenset({self.role})
 
-    def _model(self) -> "CometModel":
-        return _opened(self.folder, self.encoder)
+    @property
+    def needs(self) -> frozenset[Signal]:
+        """Its score, and the share of the texts that it read."""
+        return frozenset({Signal("scores", of=self.role)})
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Score each translation alone."""
-        return [self._score(trajectory) for trajectory in group]
+        """Score each translation alone; the model reads those of a group in one pass."""
+        sampler = context.sampler(self.role, self.kind)
+        return await asyncio.gather(*(self._score(trajectory, sampler) for trajectory in group))
 
-    def _score(self, trajectory: Trajectory) -> Score:
+    async def _score(self, trajectory: Trajectory, sampler: Sampler) -> Score:
         task, text = trajectory.task, trajectory.completion.strip()
         source, reference = source_of(task).strip(), (task.answer or "").strip()
-        model = self._model()
-        if not source or (model.needs_reference and not reference):
-            return failure(f"task '{task.key}' has no {'source' if not source else 'reference'} to compare with")
+        if not source:
+            return failure(f"task '{task.key}' has no source to compare with")
         if not text:
             return Score(value=0.0, status="wrong", explanation="nothing was written")
         if self.copy_at is not None and copies(text, source, reference, self.copy_at):
             return Score(value=0.0, status="wrong", answer=text[:200], explanation="a copy of the source")
-        value = model.score(source, text, reference or None)
-        if value != value:
-            return failure(f"the model in '{self.folder}' gives {value}")
+        texts = [text, source, *([reference] if reference else [])]
+        found = await sampler.scores(np.concatenate([sampler.encode(one[:LONGEST]) for one in texts]))
+        if len(found) != 2:
+            return failure(f"the model in the role '{self.role}' is no COMET model: it gives {len(found)} numbers")
+        value, read = map(float, found)
+        if not math.isfinite(value):
+            why = "it compares with a reference, which the task lacks" if not reference else "not a finite number"
+            return failure(f"task '{task.key}': the role '{self.role}' gives {value}: {why}")
         value = min(max(value, 0.0), 1.0)
+        cut = read < 1.0 or any(len(one) > LONGEST for one in texts)
         return Score(
             value=value,
             status="ok" if value >= self.correct_at else "wrong",
             answer=text[:200],
-            explanation=f"COMET {value:.4f}",
+            explanation=f"COMET {value:.4f}{', of a part of the texts' * cut}",
+            parts={"cut": counted(cut)},
         )
-
-
-@cache
-def _opened(folder: str, encoder: str | None) -> "CometModel":
-    from posttrain.grading._comet_folder import CometModel
-
-    return CometModel(Path(folder), Path(encoder) if encoder else None)

@@ -13,7 +13,7 @@ tokenizer of the task's field ``language`` (zh, ja, all others 13a). It demands 
 have 0; `effective_order` takes as many as there are.
 
 The semantic score is that of another reward, of the translation in place of the completion, in [0, 1]: a function of
-the user's that calls COMET, for example. It is 0 for a copy of the source (field ``source``, or the prompt), which such
+the user's, or `comet`, for example. It is 0 for a copy of the source (field ``source``, or the prompt), which such
 models score as perfect.
 
 Differs: only what the model wrote is read, not the prompt. A translation is correct where it equals the reference but

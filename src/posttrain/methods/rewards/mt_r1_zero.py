@@ -6,10 +6,10 @@ KL, no entropy, one update a batch, every group.
 
     posttrain run mt_r1_zero tasks=mine.jsonl model=FOLDER
     # columns: prompt, answer (the reference), source, language (zh, ja, en, ...)
-    posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: comet, folder: COMET}' tasks=mine.jsonl
+    posttrain run mt_r1_zero reward.measure=mix reward.semantic=comet models.comet.source=FOLDER tasks=mine.jsonl
     posttrain run mt_r1_zero reward.measure=mix 'reward.semantic={kind: semantic, against: source}' tasks=mine.jsonl
 
-`comet` reads a COMET model in a folder of yours; `semantic` is a small multilingual encoder; a function of your own,
+`comet` is a COMET model in a folder of yours; `semantic` is a small multilingual encoder; a function of your own,
 `./mine.py:score`, gets the translation as the completion and the task, and returns 0 to 1.
 `reward.discrete=true` adds 2 or -1.5 by thresholds.
 
