@@ -6,9 +6,10 @@ Sheet of row 124 (arXiv:2509.20384). Programs have five nested guards, as those 
 of the reward `branch_distance`. The first table: 30 programs and 2,000 executions for each. Hill climbing changes one
 number of the best input (a new one, or a step of at most 3) and keeps what is not worse; the policy is a table of a
 softmax for each number, with groups of 8 and a gradient step of 2. Reported is how many of 30 lines are reached, for
-numbers up to 30 and up to 999; all guards are equalities here.
+numbers up to 30 and up to 999; all guards are equalities here. The second has hill climbing by the largest number, with
+steps as above and with new numbers alone, which no distance can lead.
 
-The second: 6 programs, a line behind each of their guards (30), and 5,000 executions. A table as above for each program
+The third: 6 programs, a line behind each of their guards (30), and 5,000 executions. A table as above for each program
 learns from a question's rewards, 8 inputs a step; questions come from the curriculum `coverage`, with its frontier and
 without, closed or not, or are the last lines alone. What any input reaches counts as covered. The other row mutates
 inputs that covered something new.
@@ -55,22 +56,22 @@ def run(guards: list[Guard], inputs: list[int]) -> Run:
     return Run("returned", True, tuple(nearest))
 
 
-def mutated(rng: Random, inputs: list[int], largest: int) -> list[int]:
+def mutated(rng: Random, inputs: list[int], largest: int, near_share: float = 0.5) -> list[int]:
     """One number changed."""
     found, place = list(inputs), rng.randrange(len(inputs))
     near = found[place] + rng.choice((-3, -2, -1, 1, 2, 3))
-    found[place] = min(largest, max(0, near)) if rng.random() < 0.5 else rng.randint(0, largest)
+    found[place] = min(largest, max(0, near)) if rng.random() < near_share else rng.randint(0, largest)
     return found
 
 
-def climbed(guards: list[Guard], how: str, largest: int, rng: Random) -> bool:
+def climbed(guards: list[Guard], how: str, largest: int, rng: Random, near_share: float = 0.5) -> bool:
     """Whether hill climbing reaches the line."""
     best = [rng.randint(0, largest) for _ in guards]
     value = credit(run(guards, best), how)
     for _ in range(EXECUTIONS - 1):
         if value == 1.0:
             return True
-        other = mutated(rng, best, largest)
+        other = mutated(rng, best, largest, near_share)
         own = credit(run(guards, other), how)
         if own >= value:
             best, value = other, own
@@ -113,13 +114,16 @@ def learnt(guards: list[Guard], how: str, largest: int, seed: int) -> bool:
     return False
 
 
-def solved(way: str, how: str, largest: int, seed: int) -> int:
+def solved(way: str, how: str, largest: int, seed: int, near_share: float = 0.5) -> int:
     """Lines that are reached, of 30."""
     rng, total = Random(f"programs:{seed}"), 0
     for number in range(PROGRAMS):
         guards = program(rng, largest, ("==",))
         own = seed * PROGRAMS + number
-        total += climbed(guards, how, largest, Random(own)) if way == "climbing" else learnt(guards, how, largest, own)
+        if way == "climbing":
+            total += climbed(guards, how, largest, Random(own), near_share)
+        else:
+            total += learnt(guards, how, largest, own)
     return total
 
 
@@ -184,7 +188,7 @@ def shown(one: Callable[[int], int], seeds: range) -> str:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     seeds = range(parser.parse_args().seeds)
@@ -194,6 +198,11 @@ def main() -> None:
         table.append([how, *(shown(lambda s, w=way, n=n, h=how: solved(w, h, n, s), seeds) for way, n in cells)])
     columns = ["reward", "climbing, up to 30", "policy, up to 30", "climbing, up to 999", "policy, up to 999"]
     print(json.dumps({"columns": columns, "table": table}, indent=1))
+    sizes, table = (9, 30, 40, 50, 60, 99, 255, 999), []
+    for how, share in (("target", 0.5), ("passed", 0.5), ("distance", 0.5), ("passed", 0.0), ("distance", 0.0)):
+        own = [shown(lambda s, h=how, n=n, p=share: solved("climbing", h, n, s, p), seeds) for n in sizes]
+        table.append([f"{how}{', new numbers alone' * (not share)}", *own])
+    print(json.dumps({"columns": ["reward", *(f"up to {n}" for n in sizes)], "table": table}, indent=1))
     ways: dict[str, Coverage | str] = {
         "frontier": Coverage(tries=40),
         "frontier, never closed": Coverage(tries=40, close=False),
