@@ -1,7 +1,7 @@
 """Seconds and bytes of calls on an accelerator of round numbers, worked out by hand."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from posttrain.cluster.planning.accelerators import (
     seconds,
     transfer,
 )
+from posttrain.cluster.planning.asked import Asked, Work, describe
 from posttrain.errors import UserError
 
 ROUND = Accelerator(
@@ -75,7 +76,7 @@ def test_devices_that_there_are_not_are_refused(text: str, message: str) -> None
 
 
 def test_a_plan_of_ppo_on_four_beats_the_same_devices_for_all(capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["ppo", "cluster=ray", "cluster.samplers=8", "gpus=4:h100", "prompt=64"]
+    words = ["ppo", "gpus=4:h100", "prompt=64"]
     assert main(["plan", *words, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     calls = found["best"][0]["calls"]
@@ -87,3 +88,50 @@ def test_a_plan_of_ppo_on_four_beats_the_same_devices_for_all(capfd: pytest.Capt
 def test_a_recipe_that_does_not_sample_has_no_placement(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "dpo", "gpus=4:h100"]) == 2
     assert "a stage that samples and learns" in capfd.readouterr().err
+
+
+ASKED = Asked(samplers=2, learners=2, scorers=0, sharded=False, lag=0)
+WORK = Work(sizes={"policy": MODEL, "reference": MODEL}, trained=("policy",), amount=AMOUNT, on=ROUND)
+
+
+def test_what_is_asked_for_takes_the_sum_of_its_calls_and_the_longer_of_both_when_sampled_ahead() -> None:
+    sample = 0.04 + 10 * (2e9 + 60_000) / 1e11  # the prompts of two, then weights and keys a token
+    found = describe(ASKED, WORK)
+    phases = found["phases"]
+    assert phases["generate policy"] == pytest.approx(sample) and phases["score reference"] == pytest.approx(0.08)
+    assert phases["train policy"] == pytest.approx(0.24 + 4e9 / 1e10) and phases["weights"] == pytest.approx(2.0)
+    assert found["step"] == pytest.approx(sample + 0.08 + 0.64 + 2.0) and found["longest"] == "weights"
+    assert found["idle"]["sampler"] == pytest.approx(1 - sample / found["step"])
+    ahead = describe(replace(ASKED, lag=1, scorers=1), WORK)
+    assert ahead["step"] == pytest.approx(0.16 + 0.64 + 2.0), "the reference is scored by one process"
+
+
+def test_bytes_of_what_is_asked_for_are_those_of_its_processes() -> None:
+    """Two bytes a weight, four of its gradient, twelve of masters and moments, which the first learner has."""
+    giga = 10**9
+    found = describe(ASKED, WORK)["memory"]
+    assert {name: found["own"][name] / giga for name in ("weights", "gradients", "optimizer", "buffers")} == {
+        "weights": 4,
+        "gradients": 4,
+        "optimizer": 12,
+        "buffers": 2,
+    }
+    assert found["learner"]["optimizer"] == 0 and found["learner"]["weights"] == 4 * giga
+    assert found["sampler"]["keys and values"] == 2 * 20 * 2 * 10 * 50 * 2
+    apart = describe(replace(ASKED, sharded=True, scorers=1, lag=2), WORK)["memory"]
+    assert apart["scorer"]["weights"] == 2 * giga and apart["sampler"]["versions"] == 4 * giga
+    assert apart["learner"]["weights"] == giga and apart["learner"]["optimizer"] == 6 * giga
+    assert apart["own"]["weights"] == 3 * giga, "whole ones besides, for samplers"
+
+
+def test_a_plan_states_what_the_recipe_requests_and_what_is_faster(capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "grpo", "model=pebble", "cluster=ray", "cluster.samplers=3", "gpus=4:h100", "prompt=64"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["asked"]["samplers"] == 3 and found["asked"]["fits"]
+    assert 1 <= len(found["best"]) <= 3
+    assert all(own["seconds"] < found["asked"]["seconds"] for own in found["best"])
+    assert main(words) == 0
+    assert "asked: samplers 3, learners 1, scorers 0" in capfd.readouterr().out
+    assert main([*words, "cluster.learners=2"]) == 2
+    assert "cluster.samplers=3, cluster.learners=2 and cluster.scorers=0 ask for 5 devices" in capfd.readouterr().err

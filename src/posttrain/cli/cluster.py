@@ -159,8 +159,9 @@ def print_plans(found: dict[str, Any]) -> None:
         _print_plan(f"plan {number}", own)
     if found["symmetric"] is not None:
         _print_plan("the same devices for all calls", found["symmetric"])
-    shares = ", ".join(f"{device}: {share:.0%}" for device, share in found["idle"].items())
-    click.echo(f"idle in plan 1, by device  {shares}")
+    if found["best"]:
+        shares = ", ".join(f"{device}: {share:.0%}" for device, share in found["idle"].items())
+        click.echo(f"idle in plan 1, by device  {shares}")
 
 
 def _print_plan(title: str, found: dict[str, Any]) -> None:

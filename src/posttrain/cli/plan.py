@@ -16,6 +16,7 @@ needs.
     posttrain plan budget=2000 costs=1:3 --grid
     posttrain plan sft_dpo budget=500 tasks=mine.jsonl model=FOLDER --grid
     posttrain plan ppo model=FOLDER gpus=16:h100 prompt=512
+    posttrain plan grpo model=FOLDER cluster=ray cluster.samplers=8 gpus=16:h100
     posttrain plan grpo cluster=ray cluster.samplers=2 cluster.learners=2 learner.micro_batch_tokens=256
 """
 
@@ -104,7 +105,7 @@ def _place(named: list[str], given: dict[str, str], as_json: bool) -> None:
     from posttrain.cluster.planning.profiles import best_plans
     from posttrain.errors import UserError
     from posttrain.recipes.files import find_recipe
-    from posttrain.runs.placing import problem
+    from posttrain.runs.placing import asked, problem
 
     devices, accelerator = read_devices(given.pop("gpus"))
     prompt = given.pop("prompt", "512")
@@ -113,12 +114,34 @@ def _place(named: list[str], given: dict[str, str], as_json: bool) -> None:
     if len(named) != 1:
         raise UserError(f"a plan is for one recipe, got {len(named)}: {', '.join(named) or 'none'}")
     recipe = find_recipe(named[0], [f"{path}={value}" for path, value in given.items()])
+    own = asked(recipe, devices, accelerator, int(prompt))
     found = best_plans(problem(recipe, devices, accelerator, int(prompt)), seed=0, proposals=2000)
+    if own is not None:
+        best = [plan for plan in found["best"] if plan["seconds"] < own["seconds"]]
+        found = {"asked": own, **found, "best": best}
     if as_json:
         print_json(found)
         return
+    if own is not None:
+        _print_asked(own)
     print_plans(found)
     click.echo("estimated from data sheets, not measured")
+
+
+def _print_asked(own: Mapping[str, Any]) -> None:
+    """Prints what a step takes on the samplers and learners of the recipe, a device each."""
+    kinds = ", ".join(f"{name} {own[name]}" for name in ("samplers", "learners", "scorers"))
+    click.echo(f"asked: {kinds}, one device each: {own['step']:g} s a step; the longest is {own['longest']}")
+    print_table(["phase", "seconds"], [[name, f"{value:g}"] for name, value in own["phases"].items()])
+    names = list(dict.fromkeys(name for parts in own["memory"].values() for name in parts))
+    rows = [
+        [kind, *(f"{parts.get(name, 0) / 1e6:.1f}" for name in names), f"{sum(parts.values()) / 1e6:.1f}"]
+        for kind, parts in own["memory"].items()
+    ]
+    print_table(["MB of", *names, "all"], rows)
+    click.echo("idle  " + ", ".join(f"{kind} {share:.0%}" for kind, share in own["idle"].items()))
+    if not own["fits"]:
+        click.echo("does not fit: a process has more than a device's memory")
 
 
 def _forecast(named: list[str], given: dict[str, str], as_json: bool) -> None:

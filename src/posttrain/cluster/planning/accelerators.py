@@ -133,7 +133,7 @@ def candidates(
                     layout=layout,
                     seconds=seconds(kind, model, amount, layout, on),
                     static=static,
-                    active=_active(kind, model, amount, layout),
+                    active=active(kind, model, amount, layout),
                 )
             )
     return filtered(
@@ -165,7 +165,7 @@ def seconds(
     return arithmetic + exchanged + amount.response * token
 
 
-def _active(kind: str, model: Sizes, amount: Amount, layout: Layout) -> int:
+def active(kind: str, model: Sizes, amount: Amount, layout: Layout) -> int:
     """Bytes a device while the call runs: keys and values of all sequences, or what one of them keeps."""
     pipeline, data, tensor = layout
     own = math.ceil(amount.sequences / data)
