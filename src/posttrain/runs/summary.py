@@ -278,9 +278,13 @@ def _fooled(store: RunStore, metrics: Sequence[Entry]) -> dict[str, Any] | None:
     if not measured:
         return None
     rows = store.rollouts(measured[-1]["step"], ["parts"])
-    found = [own[FOOLED]["explanation"] for row in rows if FOOLED in (own := row["parts"] or {})]
-    share, unknown = (measured[-1].get(name) for name in names)
-    return {"share": share, "text": found[-1] if found else None, "unknown": unknown or 0.0}
+    found = [own[FOOLED] for row in rows if FOOLED in (own := row["parts"] or {})]
+    worst = max(found, key=lambda own: float(own["value"]), default={})
+    return {
+        "share": worst.get("value"),
+        "text": worst.get("explanation"),
+        "unknown": measured[-1].get(names[1]) or 0.0,
+    }
 
 
 def _own_verifier(recipe: Entry) -> Any:

@@ -1,6 +1,8 @@
 """The audit of a reward before and while it is learned from."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,15 +35,23 @@ def task(number: int) -> Task:
 
 
 def groups(reward: Reward, context: RewardContext, *numbers: int, text: str = "no") -> list[Score]:
-    return [score for n in numbers for score in score_all(reward, attempt(text, task(n)), context=context)]
+    placed = [(replace(context, place=place), n) for place, n in enumerate(numbers)]
+    return [score for own, n in placed for score in score_all(reward, attempt(text, task(n)), context=own)]
+
+
+def settled(reward: Audited, context: RewardContext) -> dict[str, Any]:
+    """What the next step begins with."""
+    reward._settle(replace(context, step=context.step + 1))
+    return context.state
 
 
 def test_a_reward_that_no_key_fools_is_passed_on() -> None:
     context = RewardContext(learning=True)
     scores = groups(Audited(of=Match(extract=("whole",)), pairs=3), context, 1, 2, 3, 4)
-    assert [s.value for s in scores] == [0.0] * 4 and scores[-1].parts["fooled"].value == 0.0
-    assert len(context.state["first"]) == 3 and set(context.state["keys"]) == {*KEYS, *FORGED}
-    assert context.state["keys"]["Solution"] == [0.0, 3]
+    assert [s.value for s in scores] == [0.0] * 4 and scores[0].parts["fooled"].value == 0.0
+    state = settled(Audited(of=Match()), context)
+    assert len(state["first"]) == 3 and set(state["keys"]) == {*KEYS, *FORGED}
+    assert state["keys"]["Solution"] == [0.0, 3]
 
 
 def test_a_key_that_outranks_right_answers_stops_the_first_step() -> None:
@@ -53,6 +63,27 @@ def test_a_key_that_outranks_right_answers_stops_the_first_step() -> None:
         groups(Audited(of=Opened(), pairs=16), context, 1, 2)
     assert len(groups(Audited(of=Opened(), most_fooled=1.0, pairs=2), RewardContext(learning=True), 1, 2, 3)) == 3
     assert len(groups(Audited(of=Opened()), RewardContext(), 1, 2)) == 2, "evaluations are not audited"
+
+
+def test_which_groups_of_a_step_are_scored_first_changes_nothing() -> None:
+    """They end in the order of a clock: neither what is audited nor a part of a score may depend on it."""
+    reward = Audited(of=Opened(opener="Solution"), pairs=5, every=3, most_fooled=1.0)
+    found = []
+    for order in (1, -1):
+        state: dict[str, Any] = {}
+        steps = []
+        for step in range(5):
+            scores = {}
+            for place in range(4)[::order]:
+                context = RewardContext(learning=True, step=step, place=place, state=state)
+                [score] = score_all(reward, attempt("often", task(4 * step + place)), context=context)
+                scores[place] = dict(score.parts)
+            steps.append([scores[place] for place in range(4)])
+        assert len(state["first"]) == 5
+        found.append(steps)
+    assert found[0] == found[1]
+    assert [own["fooled"].value for own in found[0][0]] == [0.1] * 4, "its own tie, of five"
+    assert [own["fooled"].value for own in found[0][2]] == [0.5] * 4
 
 
 def test_the_policys_own_frequent_outputs_are_keys_later() -> None:
@@ -107,7 +138,8 @@ class Relative(Reward):
 def test_a_reward_that_compares_scores_each_key_in_a_pair_and_the_alarm_states_all() -> None:
     context = RewardContext(learning=True)
     groups(Audited(of=Relative(), pairs=2, every=0), context, 1, 2, 3)
-    assert context.state["keys"]["."] == [0.0, 2] and "outputs" not in context.state
+    state = settled(Audited(of=Relative()), context)
+    assert state["keys"]["."] == [0.0, 2] and "outputs" not in state
     with pytest.raises(AlarmStop) as stopped:
         groups(Audited(of=Opened(value=2.0), path="audit"), RewardContext(learning=True), 1)
     said = (
@@ -130,7 +162,7 @@ def test_a_text_with_the_reference_answer_may_be_right_and_is_not_compared() -> 
     reward = Audited(of=Opened(opener="7", value=2.0), pairs=1, keys=("so 7", "."))
     context = RewardContext(learning=True)
     score_all(reward, attempt("no", Task(key="k", prompt="?", answer="7", demonstrations=("3+4=7",))), context=context)
-    assert set(context.state["keys"]) == {"."}
+    assert set(settled(reward, context)["keys"]) == {"."}
 
 
 def test_a_reward_of_probabilities_of_sampling_states_that_it_cannot_be_audited() -> None:
@@ -140,4 +172,5 @@ def test_a_reward_of_probabilities_of_sampling_states_that_it_cannot_be_audited(
     [note] = reward.notes([task(1)])
     assert "cannot be audited: it compares the model with the probabilities by which the policy sampled" in note
     context = RewardContext(learning=True)
+    reward._settle(context)
     assert reward._due(Group(key="g", trajectories=(attempt("no", task(1)),)), context)[1] == []

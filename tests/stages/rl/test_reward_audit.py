@@ -94,7 +94,7 @@ def test_it_changes_no_draw_and_resumes_in_the_middle(case: str, small: Small, t
     assert fooled[0] == fooled[1]
     found = summarize(store)["fooled"]
     assert (found is None) == (fooled[0][-1] is None)
-    assert found is None or (found["share"] == fooled[0][-1] and "right answers" in found["text"])
+    assert found is None or (found["share"] >= fooled[0][-1] and "right answers" in found["text"])
 
 
 def test_a_fooled_reward_stops_the_stage_by_default(small: Small, train: Train) -> None:

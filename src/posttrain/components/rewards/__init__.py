@@ -32,6 +32,10 @@ class RewardContext:
     progress: float = 0.0
     """Progress of the stage, in [0, 1]."""
     step: int = 0
+    turn: int | None = None
+    """The step beside which it is scored, where that may be another one than that of its tasks."""
+    place: int = 0
+    """Of the group's task among those that are scored at the same time, whichever ends first."""
     seed: int = 0
     """Seed of the stage's draws."""
     learning: bool = False

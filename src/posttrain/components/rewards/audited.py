@@ -17,10 +17,11 @@ reward, or with keys of its own, it is written
 
     reward='{kind: audited, of: {kind: judge}}'
 
-``reward/fooled`` in the metrics is the largest share of pairs, of `pairs` or more, that a key is certain to fool up to
-there; the explanation of the part in the record names the key. ``reward/fooled_unknown`` is the share of comparisons in
-which a text could not be scored, where there are any. The audit has draws of its own: it changes no rollout,
-and no score of one.
+The part ``fooled`` of a rollout's score is the largest share of pairs, of `pairs` or more, that a key is certain to
+fool, in the steps before and beside this rollout's group; its explanation names the key, and ``reward/fooled`` in the
+metrics is the mean. ``fooled_unknown`` is the share of comparisons in which a text could not be scored, where there are
+any. Which groups of a step are scored first, as a clock has it, changes none of these. The audit has draws of its own:
+it changes no rollout, and no score of one.
 
 Source: the keys are those of arXiv:2507.08794, and further ones; the audit of `posttrain audit --judge` in small, which
 has orders, lengths and styles too.
@@ -29,7 +30,7 @@ has orders, lengths and styles too.
 import asyncio
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -52,6 +53,8 @@ REMEMBERED: Final = 1000
 """Outputs whose tasks are counted; of more, the rarest are forgotten."""
 SEVERAL: Final = 3
 """Tasks for which an output was written before it is a key."""
+NOW: Final = "now"
+"""What the groups of this turn found, by the name of each."""
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Keys = Annotated[tuple[str, ...], Field(max_length=256)]
 Pairs = Annotated[int, Field(ge=1, le=100_000)]
@@ -120,17 +123,37 @@ class Audited(Reward):
         own = replace(context, state=context.state.setdefault("of", {}))
         if not context.learning or not len(group):
             return await self.of.score(group, own)
+        self._settle(context)
         right = right_answer(group.trajectories[0].task)
         begun, keys = self._due(group, context)
+        counts = Counts()
         if keys and right is not None:
             # Apart: with draws and a state of its own, it changes no score of a rollout.
             apart = {role: sampler.bind("audit") for role, sampler in context.samplers.items()}
             beside = replace(own, learning=False, samplers=apart, state=deepcopy(own.state))
-            self._count(await self._compared(group, right, keys, beside), context)
+            counts = self._counted(await self._compared(group, right, keys, beside), begun, context)
             begun[_name(group, context)] = True
         scores = await self.of.score(group, own)
-        self._remember(group, context)
-        return [replace(score, parts={**score.parts, **self._part(context)}) for score in scores]
+        self._remember(group, counts, context)
+        parts = self._parts(counts, context)
+        return [replace(score, parts={**score.parts, **parts}) for score in scores]
+
+    def _settle(self, context: RewardContext) -> None:
+        """Add up what the groups of the last turn found, when another one begins.
+
+        Groups of a turn are scored at the same time, and end in the order of a clock: none reads what another found.
+        """
+        state, turn = context.state, _turn(context)
+        now = state.get(NOW)
+        if now is not None and now["turn"] == turn:
+            return
+        for _, own in sorted(now["groups"].items() if now is not None else ()):
+            counts = Counts(**own["counts"])
+            counts.add_to(state)
+            for name, texts in own["texts"].items():
+                self._count_tasks(state.setdefault(name, {}), texts, own["task"])
+        state[NOW] = {"turn": turn, "groups": {}}
+        state["joined"] = len(state.setdefault("first", {}))
 
     def _due(self, group: Group, context: RewardContext) -> tuple[dict[str, bool], list[str]]:
         """The groups of the audit that this one belongs to, and whether each is done; and the keys: the given ones at
@@ -138,15 +161,16 @@ class Audited(Reward):
         """
         state, task = context.state, group.trajectories[0].task
         right = right_answer(task)
-        first = state.setdefault("first", {})
+        first: dict[str, bool] = state["first"]
         if right is None or self.of.reads_own_logp or not _written(context):
             return first, []
-        if self._joins(first, group, context):
+        if self._joins(first, state["joined"], group, context):
             return first, [key for key in self.keys if not _may_be_right(key, task)]
-        if not self.every or context.step == 0 or context.step % self.every:
+        turn = _turn(context)
+        if not self.every or turn == 0 or turn % self.every:
             return first, []
-        if state.get("repeated") != context.step:
-            state.update(repeated=context.step, again={})
+        if state.get("repeated") != turn:
+            state.update(repeated=turn, again={})
         again, outputs, answers = state["again"], state.get("outputs", {}), state.get("answers", {})
         often = [
             text
@@ -156,14 +180,16 @@ class Audited(Reward):
             and len(answers.get(text, ())) < SEVERAL
             and not _may_be_right(text, task)
         ]
-        if not often or not self._joins(again, group, context):
+        if not often or not self._joins(again, 0, group, context):
             return again, []
         return again, sorted(often, key=lambda text: (-len(outputs[text]), text))[: self.frequent]
 
-    def _joins(self, begun: dict[str, bool], group: Group, context: RewardContext) -> bool:
-        """Whether a group is one of the first `pairs` of an audit, and not done; it is noted there."""
+    def _joins(self, begun: dict[str, bool], earlier: int, group: Group, context: RewardContext) -> bool:
+        """Whether a group is one of the first `pairs` of an audit, and not done; it is noted there. `earlier` of them
+        are of turns before.
+        """
         name = _name(group, context)
-        if name not in begun and len(begun) >= self.pairs:
+        if name not in begun and earlier + context.place >= self.pairs:
             return False
         return not begun.setdefault(name, False)
 
@@ -207,53 +233,97 @@ class Audited(Reward):
         """The scores of texts as a group of their own."""
         return tuple(await self.of.score(replace(group, key=f"{group.key}/audit", trajectories=rollouts), context))
 
-    def _count(self, compared: Sequence[tuple[str, Score, Score]], context: RewardContext) -> None:
-        """Count which keys outrank the right answer."""
-        counted: dict[str, Any] = context.state.setdefault("keys", {})
+    def _counted(
+        self, compared: Sequence[tuple[str, Score, Score]], begun: Mapping[str, bool], context: RewardContext
+    ) -> "Counts":
+        """Which keys outrank the right answer of a group. Raises `AlarmStop` where those of all groups are too many,
+        however many more there will be in this turn.
+        """
+        found, state = Counts(), context.state
+        groups = [Counts(**own["counts"]) for own in state[NOW]["groups"].values()]
         for key, right, score in compared:
             if "error" in (right.status, score.status):
-                context.state["failed"] = context.state.get("failed", 0) + 1
+                found.failed += 1
                 continue
-            fooled, asked = counted.get(key, (0.0, 0))
-            fooled += 0.5 + 0.5 * (score.value > right.value) - 0.5 * (score.value < right.value)
-            counted[key] = [fooled, asked + 1]
-            if fooled > self.most_fooled * max(self.pairs, asked + 1):
+            gain = 0.5 + 0.5 * (score.value > right.value) - 0.5 * (score.value < right.value)
+            found.add(key, gain, 1)
+            settled, before = state.get("keys", {}).get(key, (0.0, 0))
+            others = [own.keys[key] for own in groups if key in own.keys]
+            fooled = settled + sum(own for own, _ in others) + gain
+            asked = before + sum(own for _, own in others) + 1
+            most = max(self.pairs, before + self.pairs if begun is not state["first"] else 0)
+            if fooled > self.most_fooled * most:
                 raise AlarmStop(
                     f"the reward {self.of.kind} is fooled: {shown(key, 100)} outranks or equals {fooled:g} of "
-                    f"{asked + 1} right answers (ties count half), here {score.value:.4g} against {right.value:.4g}; "
-                    f"{self.path}.most_fooled={self.most_fooled:g} allows that share of {max(self.pairs, asked + 1)} "
+                    f"{asked} right answers (ties count half), here {score.value:.4g} against {right.value:.4g}; "
+                    f"{self.path}.most_fooled={self.most_fooled:g} allows that share of {most} "
                     "pairs. Nothing of this step is learned from. Take another judge, prompt or reward model "
                     f"(`posttrain audit --judge` shows more), or go on by name with {self.path}.most_fooled=1"
                 )
+        return found
 
-    def _part(self, context: RewardContext) -> dict[str, Score]:
-        """The worst key so far, and the share of the keys that could not be scored, if some could not."""
-        counted, failed = context.state.get("keys", {}), context.state.get("failed", 0)
-        asked = sum(asked for _, asked in counted.values())
-        lost = {"fooled_unknown": Score(value=failed / (failed + asked), status="ok")} if failed else {}
-        if not counted:
+    def _parts(self, own: "Counts", context: RewardContext) -> dict[str, Score]:
+        """The worst key of the turns before and of a group, and the share of the keys that could not be scored."""
+        state = context.state
+        total = Counts(keys=dict(state.get("keys", {})), failed=state.get("failed", 0) + own.failed)
+        for key, (fooled, asked) in own.keys.items():
+            total.add(key, fooled, asked)
+        asked = sum(asked for _, asked in total.keys.values())
+        unknown = total.failed / max(total.failed + asked, 1)
+        lost = {"fooled_unknown": Score(value=unknown, status="ok")} if total.failed else {}
+        if not total.keys:
             return lost
-        shares = {key: fooled / max(self.pairs, asked) for key, (fooled, asked) in counted.items()}
+        shares = {key: fooled / max(self.pairs, asked) for key, (fooled, asked) in total.keys.items()}
         worst = max(shares, key=lambda key: (shares[key], key))
-        fooled, asked = counted[worst]
+        fooled, asked = total.keys[worst]
         explanation = f"{shown(worst, 100)} outranks or equals {fooled:g} of {asked} right answers"
         return {"fooled": Score(value=shares[worst], status="ok", explanation=explanation), **lost}
 
-    def _remember(self, group: Group, context: RewardContext) -> None:
-        """Count for how many tasks each output was written, and for how many each right answer is right."""
-        if not self.every:
-            return
-        task = group.trajectories[0].task
-        right = right_answer(task)
-        written = [t.completion for t in group if not t.failure]
-        for name, texts in (("outputs", written), ("answers", [] if right is None else [right])):
-            known: dict[str, list[str]] = context.state.setdefault(name, {})
-            for text in dict.fromkeys(texts):
-                tasks = known.setdefault(text, [])
-                if task.key not in tasks and len(tasks) < REMEMBERED:
-                    tasks.append(task.key)
-            for text in sorted(known, key=lambda text: len(known[text]))[: max(0, len(known) - REMEMBERED)]:
-                del known[text]
+    def _remember(self, group: Group, counts: "Counts", context: RewardContext) -> None:
+        """Keep what a group found for the turns after this one."""
+        right = right_answer(group.trajectories[0].task)
+        written = list(dict.fromkeys(t.completion for t in group if not t.failure))
+        texts = {"outputs": written, "answers": [] if right is None else [right]} if self.every else {}
+        context.state[NOW]["groups"][_name(group, context)] = {
+            "counts": asdict(counts),
+            "texts": texts,
+            "task": group.trajectories[0].task.key,
+        }
+
+    def _count_tasks(self, known: dict[str, list[str]], texts: Sequence[str], task: str) -> None:
+        """Count a task for each text: for how many outputs were written, and for how many each answer is right."""
+        for text in texts:
+            tasks = known.setdefault(text, [])
+            if task not in tasks and len(tasks) < REMEMBERED:
+                tasks.append(task)
+        for text in sorted(known, key=lambda text: len(known[text]))[: max(0, len(known) - REMEMBERED)]:
+            del known[text]
+
+
+@dataclass
+class Counts:
+    """How often each key outranked right answers, and of how many; and what could not be scored."""
+
+    keys: dict[str, list[Any]] = field(default_factory=dict)
+    failed: int = 0
+
+    def add(self, key: str, fooled: float, asked: int) -> None:
+        """Count further comparisons of a key."""
+        before = self.keys.get(key, (0.0, 0))
+        self.keys[key] = [before[0] + fooled, before[1] + asked]
+
+    def add_to(self, state: dict[str, Any]) -> None:
+        """Add them to those of a state."""
+        total = Counts(keys=state.setdefault("keys", {}))
+        for key, (fooled, asked) in self.keys.items():
+            total.add(key, fooled, asked)
+        if self.failed:
+            state["failed"] = state.get("failed", 0) + self.failed
+
+
+def _turn(context: RewardContext) -> int:
+    """The step beside which a group is scored."""
+    return context.step if context.turn is None else context.turn
 
 
 def _may_be_right(text: str, task: Task) -> bool:

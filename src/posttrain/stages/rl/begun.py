@@ -29,12 +29,13 @@ def gone_on(
     begun = unpack_groups(memory.pop("begun", ()), context.tasks, age=None)
     samplers = [context.samplers(models, scoring.step, "begun", place) for place in range(len(begun))]
 
-    async def one(group: Group, bound: Mapping[str, Sampler]) -> list[Group]:
-        own = replace(scoring, samplers=bound)
+    async def one(place: int, group: Group, bound: Mapping[str, Sampler]) -> list[Group]:
+        own = replace(scoring, samplers=bound, place=place)
         return await rollout.go_on(group, bound, lambda group: scored(group, reward, own))
 
     async def every() -> list[Group]:
-        found = await asyncio.gather(*(one(group, bound) for group, bound in zip(begun, samplers, strict=True)))
+        pairs = enumerate(zip(begun, samplers, strict=True))
+        found = await asyncio.gather(*(one(place, group, bound) for place, (group, bound) in pairs))
         return [group for groups in found for group in groups]
 
     return wait_for(every()) if begun else []

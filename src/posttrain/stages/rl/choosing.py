@@ -122,11 +122,13 @@ async def collect_picks(
 ) -> list[Group]:
     """`collect_groups` for chosen tasks; every rollout has the facts of its choice."""
 
-    async def one(pick: Pick, bound: Mapping[str, Sampler]) -> list[Group]:
-        groups = await collect_groups([pick.task], rollout, reward, [bound], context)
+    async def one(place: int, pick: Pick, bound: Mapping[str, Sampler]) -> list[Group]:
+        own = replace(context, place=context.place + place)
+        groups = await collect_groups([pick.task], rollout, reward, [bound], own)
         return with_facts(groups, pick.facts)
 
-    collected = await asyncio.gather(*(one(pick, bound) for pick, bound in zip(picks, samplers, strict=True)))
+    pairs = enumerate(zip(picks, samplers, strict=True))
+    collected = await asyncio.gather(*(one(place, pick, bound) for place, (pick, bound) in pairs))
     return [group for groups in collected for group in groups]
 
 

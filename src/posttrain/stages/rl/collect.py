@@ -25,11 +25,12 @@ async def collect_groups(
 ) -> list[Group]:
     """Sample and score the rollouts of all tasks concurrently; returns the groups in the order of the tasks."""
 
-    async def one(task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
-        own = replace(context, samplers=bound)
+    async def one(place: int, task: Task, bound: Mapping[str, Sampler]) -> list[Group]:
+        own = replace(context, samplers=bound, place=context.place + place)
         return await rollout.collect_scored(task, bound, lambda group: scored(group, reward, own))
 
-    collected = await asyncio.gather(*(one(task, bound) for task, bound in zip(tasks, samplers, strict=True)))
+    pairs = enumerate(zip(tasks, samplers, strict=True))
+    collected = await asyncio.gather(*(one(place, task, bound) for place, (task, bound) in pairs))
     return [group for groups in collected for group in groups]
 
 

@@ -151,7 +151,12 @@ class Collecting:
         """Scored rollouts of the chosen tasks, the first of which has the number `first` in its step."""
         context = self.context
         scoring = RewardContext(
-            progress=step.progress, step=step.index, seed=context.seed, learning=True, state=self.memory["reward"]
+            progress=step.progress,
+            step=step.index,
+            place=first,
+            seed=context.seed,
+            learning=True,
+            state=self.memory["reward"],
         )
         samplers = [context.samplers(self.models, step.index, first + place) for place in range(len(chosen))]
         rollout = self.rollout(step)

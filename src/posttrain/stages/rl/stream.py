@@ -250,6 +250,7 @@ class Stream:
         scoring = RewardContext(
             progress=step.progress,
             step=step.index,
+            place=place,
             seed=own.context.seed,
             learning=True,
             state=own.memory["reward"],
@@ -257,7 +258,8 @@ class Stream:
         )
 
         async def scorer(group: Group) -> Group:
-            return await scored_once(group, progress, gate, lambda group: scored(group, own.reward, scoring))
+            now = replace(scoring, turn=gate.step)
+            return await scored_once(group, progress, gate, lambda group: scored(group, own.reward, now))
 
         groups = await own.rollout(step).collect_scored(pick.task, pieced, scorer)
         if any(t.score is None for group in groups for t in group):
