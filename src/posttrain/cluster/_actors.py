@@ -37,8 +37,10 @@ class Replicas:
         self._is_near = node == node_of()
 
     def about(self) -> dict[str, Any]:
-        """What must be the same everywhere, and where this is."""
-        return about(self._is_near)
+        """What must be the same everywhere, where this is, and its threads."""
+        import torch
+
+        return {**about(self._is_near), "threads": torch.get_num_threads()}
 
     def free_address(self) -> str:
         """Where others find this process."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from posttrain.cluster import Result
 from posttrain.cluster._grading import grading_on
 from posttrain.cluster._members import Settings
-from posttrain.cluster._ports import answers, speaks_grpc
-from posttrain.cluster._processes import MARK, end, end_left_over
+from posttrain.cluster._ports import answers, open_ports, speaks_grpc
+from posttrain.cluster._processes import MARK, end, end_left_over, marked
 from posttrain.cluster._samplers import HELD, ClusterServer, Held
 from posttrain.cluster._session import VERSION, Processes
 from posttrain.cluster._workers import Gang
@@ -122,6 +122,7 @@ def opened(
             session = kind(settings, engine, seed, folder)
             try:
                 session.start()
+                _note_open_ports(session)
                 with grading_on(session):
                     yield session
             finally:
@@ -130,6 +131,17 @@ def opened(
         restore()
         end(str(folder))
         remove_temporary(folder)
+
+
+def _note_open_ports(session: Session) -> None:
+    """Name the ports of the run's processes on this machine that others can reach."""
+    near = [member.pid for member in session.all if member.is_near]
+    own = [pid for pid, folder in marked().items() if folder == str(session.folder)]
+    if found := sorted({port.number for port in open_ports({os.getpid(), *near, *own})}):
+        session.note(
+            f"ports of this run that answer from another address: {', '.join(map(str, found))}; who reaches them and "
+            "has the token of its Ray runs any code as you, so run on a private network"
+        )
 
 
 def _environment(settings: Settings, folder: Path) -> Callable[[], None]:

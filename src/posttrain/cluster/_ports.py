@@ -93,3 +93,11 @@ def own_address() -> str:
         except OSError:
             return "127.0.0.1"
     return address
+
+
+def open_ports(pids: Collection[int]) -> list[Port]:
+    """The ports on which these processes answer from another address of this machine; none where it has no other."""
+    here = own_address()
+    if ipaddress.ip_address(here).is_loopback:
+        return []
+    return [port for port in listening(pids) if answers(here, port.number)]

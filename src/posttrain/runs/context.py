@@ -254,6 +254,11 @@ class RunContext:
             finally:
                 self.session, self._servers = before, {}
 
+    def each_note(self, show: Callable[[str], None]) -> None:
+        """Show what processes and endpoints have to say since the last call."""
+        for note in (*self.session.take_notes(), *(n for own in self.endpoints.values() for n in own.take_notes())):
+            show(note)
+
     def server(self, policy: "Policy") -> Server:
         """The server of a policy."""
         if id(policy) not in self._servers:

@@ -1,5 +1,6 @@
 """The calls of a recipe's step on named accelerators, as a problem of placement."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.cluster.planning.accelerators import Accelerator, Amount, Sizes, candidates, transfer
@@ -77,7 +78,7 @@ def _work(recipe: Recipe, on: Accelerator, prompt: int) -> Work:
     )
 
 
-def _transfers(calls: list[Call], sizes: dict[str, Sizes], on: Accelerator) -> dict[Any, float]:
+def _transfers(calls: list[Call], sizes: Mapping[str, Sizes], on: Accelerator) -> dict[Any, float]:
     """Seconds from every layout in which a model is trained to every other one that it may have."""
     layouts = {(call.model, call.trains, own.layout) for call in calls for own in call.candidates}
     return {

@@ -105,6 +105,7 @@ class Run:
         for entry in self.store.metrics():
             self.sampled[entry["stage"]] += entry.get("sampled_tokens") or 0
         models, self.moments = snapshot.models, Moments(self.recipe.stages, snapshot.learners)
+        self.context.each_note(self.note)
         if not snapshot.resumed:
             for kind, message in opening_events(self.context, self.store):
                 self.store.log_event(0, kind, message)
@@ -348,9 +349,7 @@ class StageRun(StageRunContext):
         if record.rows:
             run.store.write_rollouts(run.step, self._table(record))
         timing = self._timing(record) | dict(self._context.session.take_timing())
-        endpoints = self._context.endpoints.values()
-        for note in (*self._context.session.take_notes(), *(n for remote in endpoints for n in remote.take_notes())):
-            run.note(note)
+        self._context.each_note(run.note)
         run.store.log_timing(run.step, self.name, steps_done, timing)
         numbers = {"step": run.step, "stage": self.name, "stage_step": steps_done, **record.metrics}
         run.view.step(numbers, timing)

@@ -279,7 +279,7 @@ def _fooled(store: RunStore, metrics: Sequence[Entry]) -> dict[str, Any] | None:
         return None
     rows = store.rollouts(measured[-1]["step"], ["parts"])
     found = [own[FOOLED] for row in rows if FOOLED in (own := row["parts"] or {})]
-    worst = max(found, key=lambda own: float(own["value"]), default={})
+    worst: Entry = max(found, key=lambda own: float(own["value"]), default={})
     return {
         "share": worst.get("value"),
         "text": worst.get("explanation"),
