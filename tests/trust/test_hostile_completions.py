@@ -1,7 +1,5 @@
 """Whatever a model writes is wrong or an error, within a second of processor time and 512 MB, in another process."""
 
-import os
-import resource
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,9 +8,9 @@ from pydantic import TypeAdapter
 
 from posttrain.components.rewards import Reward
 from posttrain.sandbox import missing_programs
-from posttrain.sandbox.processes import TICKS, descendants
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, score_all
+from tests.components.rewards.programs import spent
 from tests.conformance._members import members
 from tests.conformance.test_rewards import CASES, IN_A_SANDBOX
 
@@ -43,6 +41,13 @@ RUN = {
     "forks": "import os\ndef f(a):\n while True: os.fork()\ndef g(a): return a",
 }
 """Texts that are programs, where texts are run."""
+KERNEL = CASES["kernel"].gold
+KERNELS = {
+    "for ever": KERNEL.replace("    out[i]", "    while True:\n        i = i\n    out[i]"),
+    "memory": "x = bytearray(1 << 30)\n" + KERNEL,
+    "forks": "import os\nwhile True: os.fork()\n",
+    "large": KERNEL.replace("42", "9 ** 9 ** 9"),
+}
 LOOP = "def f(a):\n    n = 0\n    while n < a:\n        n += 1\n    if n == 41:\n        return 1"
 FORMULAS = {
     name: rf"\boxed{{{text}}}"
@@ -72,6 +77,7 @@ GIVEN: Mapping[str, tuple[dict[str, Any], Task | None, Mapping[str, str]]] = {
         ),
         {"far": "assert f(10000000000000) == 9"},
     ),
+    "kernel": ({}, None, KERNELS),
     "branch_distance": (
         {},
         Task(key="t", prompt="t", fields={"source": LOOP, "line": 6}),
@@ -81,7 +87,6 @@ GIVEN: Mapping[str, tuple[dict[str, Any], Task | None, Mapping[str, str]]] = {
 
 
 WIDER = {
-    "kernel": "Triton with its interpreter has 313 MB before it runs anything, and compiles for .1 to .4 s a kernel",
     "counted_work": "Valgrind runs a program 20 to 50 times slower; it counts instructions",
     "function": "a function of the user's may load a model; its limits are the user's to set",
     "reasoning_gym": "some verifiers of the library solve the task first, whatever the answer is",
@@ -105,18 +110,6 @@ def test_limits_are_a_second_and_512_mb_unless_wider_is_needed() -> None:
             found[own.kind] = seconds <= CPU_S and memory <= MEMORY_MIB
     assert {kind for kind, within in found.items() if not within} == WIDER.keys()
     assert {kind for kind, within in found.items() if within} == GIVEN.keys(), "each of them is tried below"
-
-
-def spent() -> float:
-    """Seconds of processor time of all processes that this one has started, and of theirs."""
-    total = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    for process in {*descendants(os.getpid())} - {os.getpid()}:
-        try:
-            with open(f"/proc/{process}/stat") as file:
-                total += sum(map(int, file.read().rpartition(")")[2].split()[11:15])) / TICKS
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return total
 
 
 @pytest.mark.slow

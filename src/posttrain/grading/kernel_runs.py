@@ -16,6 +16,8 @@ from posttrain.grading.programs import encoded, how_it_ended
 from posttrain.sandbox import Limits, Pool, Result, python_job
 
 Dialect = Literal["toy", "triton"]
+STARTING_S: Final = 1.0
+"""Seconds of processor time for an interpreter that loads Triton, which takes 0.2 to 0.3."""
 MOST_OUTPUT: Final = 8 << 20
 """Bytes that a program may hand out."""
 
@@ -159,7 +161,7 @@ class Programs:
             of = {"codes": [codes[n] for n in own], "launches": [launches[n] for n in own] if compiler else []}
             limits = replace(
                 self.limits,
-                cpu_s=self.limits.cpu_s * len(own) + 5.0,
+                cpu_s=self.limits.cpu_s * len(own) + STARTING_S,
                 wall_s=self.limits.wall_s * len(own),
                 output_kb=max(self.limits.output_kb, 2 * len(own) * (MOST_OUTPUT >> 10)),
             )

@@ -14,7 +14,7 @@ from typing import Any
 
 from posttrain.sandbox.job import BOX, Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import Tier, missing_programs, python_job
-from posttrain.sandbox.pool import Pool, usual_slots
+from posttrain.sandbox.pool import Pool, usable_cores, usual_slots
 from posttrain.sandbox.tiers import find_tier, require
 
 __all__ = [
@@ -30,19 +30,22 @@ __all__ = [
     "missing_programs",
     "open_pool",
     "python_job",
+    "usable_cores",
 ]
 
-_pools: dict[Tier, Pool] = {}
+_pools: dict[tuple[Tier, int], Pool] = {}
 _opening = threading.Lock()
 
 
-def open_pool(weakest: Tier = "cgroup") -> Pool:
-    """The pool that this process shares. Raises `UserError` where the machine's tier is weaker than allowed."""
+def open_pool(weakest: Tier = "cgroup", *, slots: int | None = None) -> Pool:
+    """The pool that this process shares; one of `slots` where jobs hold much memory while they wait. Raises `UserError`
+    where the machine's tier is weaker than allowed.
+    """
     with _opening:
-        tier = require(weakest)
-        if tier not in _pools:
-            _pools[tier] = Pool(tier, usual_slots(), forks=not find_tier().why_no_forks)
-        return _pools[tier]
+        tier, count = require(weakest), slots or usual_slots()
+        if (tier, count) not in _pools:
+            _pools[tier, count] = Pool(tier, count, forks=not find_tier().why_no_forks)
+        return _pools[tier, count]
 
 
 def environment() -> dict[str, Any]:

@@ -196,8 +196,13 @@ def usual_slots() -> int:
     """Slots that keep this machine's cores busy: more than there are cores, since a third of the time that a job takes
     is the kernel's work on its namespaces.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     return max(cores, min(2 * cores + 2, MOST_IDLE))
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def user_of(lane: int) -> int:

@@ -18,7 +18,7 @@ from posttrain.methods.rewards.autotriton import RULE
 from posttrain.sandbox import Limits
 from posttrain.types import Group, Task
 from tests.components.rewards.judging import attempt, score_all
-from tests.components.rewards.programs import tier_for
+from tests.components.rewards.programs import spent, tier_for
 
 TRITON = Path(__file__).parents[3] / ".triton"
 needs_triton = pytest.mark.skipif(
@@ -206,10 +206,10 @@ def triton(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cheats_in_triton_have_their_rewards() -> None:
     """The interpreter accepts the numpy array behind a value, and the compiler refuses it."""
     task = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["float32[3,5]"] * 2, ["float16[70]"] * 2]})
-    quick = [_limited(reward, Limits(cpu_s=2.0, memory_mb=1024)) for reward in arms("triton")]
-    found = rewards_of(quick, [text for text, _ in TRITON_CHEATS.values()], task)
+    rewards = arms("triton")
+    found = rewards_of(rewards, [text for text, _ in TRITON_CHEATS.values()], task)
     assert dict(zip(TRITON_CHEATS, found, strict=True)) == {name: own for name, (_, own) in TRITON_CHEATS.items()}
-    kernel = quick[2]
+    kernel = rewards[2]
     good, handle = score_all(kernel, attempt(IN_TRITON, task), attempt(HANDLE, task))
     assert "does not compile" in handle.explanation
     assert good.parts["loads"].value == 2 * (15 + 70) and good.parts["stores"].value == 15 + 70
@@ -217,11 +217,32 @@ def test_cheats_in_triton_have_their_rewards() -> None:
     assert score_all(kernel, attempt(IN_TRITON, small))[0].value == 1.0
 
 
-def _limited(reward: Reward, limits: Limits) -> Reward:
-    if isinstance(reward, Gated):
-        return replace(reward, of=_limited(reward.of, limits))
-    assert isinstance(reward, Kernel)
-    return replace(reward, limits=limits)
+HOSTILE = {
+    "for ever": IN_TRITON.replace("    on = i < n\n", "    on = i < n\n    while True:\n        on = i < n\n"),
+    "memory": f"{IN_TRITON}\nx = bytearray(1 << 30)\n",
+    "many loops": IN_TRITON.replace(
+        "    on = i < n\n", "    on = i < n\n    for j in tl.static_range(10**7): i += 0\n"
+    ),
+    "a huge block": IN_TRITON.replace("BLOCK=64", "BLOCK=1 << 30"),
+    "exits": "import os\nos._exit(0)\n",
+    "half": IN_TRITON[:300],
+    "nested": "(" * 50_000,
+}
+
+
+@needs_triton
+@pytest.mark.slow
+@pytest.mark.usefixtures("triton")
+def test_hostile_programs_in_triton_are_wrong_within_a_second() -> None:
+    """Of processor time, and 512 MB, for running and again for compiling; loading Triton takes less than another."""
+    reward = Kernel(weakest=tier_for())
+    assert reward.limits.cpu_s == 1.0 and reward.limits.memory_mb == 512
+    task = Task(key="t", prompt="p", fields={**FIELDS, "inputs": [["float32[3,5]"] * 2]})
+    for name, text in {**HOSTILE, "a kernel": IN_TRITON}.items():
+        before = spent()
+        [score] = score_all(reward, attempt(text, task))
+        assert score.status == ("ok" if name == "a kernel" else "wrong"), (name, score)
+        assert spent() - before < 2 * reward.limits.cpu_s + 1.5, name
 
 
 @needs_triton

@@ -46,7 +46,7 @@ from posttrain.grading.programs import LONGEST, find_code
 from posttrain.grading.references import MOST_CHECKED, check_each, unchecked
 from posttrain.grading.workers import Limits as WorkerLimits
 from posttrain.grading.workers import Runner
-from posttrain.sandbox import Limits, Tier, open_pool
+from posttrain.sandbox import Limits, Pool, Tier, open_pool, usable_cores
 from posttrain.types import Group, Score, Task
 
 COMPILER: Final = "posttrain.grading.program_names:open_toy"
@@ -81,9 +81,9 @@ class Kernel(Reward):
     1e-2 (float16), 2e-2 (bfloat16), 1e-4 (float32), 1e-7 (float64), and 0 for integers."""
     references: NonNegativeInt = MOST_CHECKED
     """Most reference programs that are run before training; of more tasks some, evenly spread."""
-    limits: Limits = Limits(cpu_s=5.0, memory_mb=1024)
-    """Limits of one program. They are wider than those of other rewards, a second and 512 MB: Triton with its
-    interpreter needs 313 MB before it runs anything, and its compiler up to 0.4 seconds for each kernel."""
+    limits: Limits = Limits(cpu_s=1.0)
+    """Limits of one program, and again of compiling its kernels. Triton itself takes 0.2 to 0.3 seconds and 106 MB of
+    them; a program of many kernels, or of large arrays, needs more."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""
 
@@ -99,7 +99,7 @@ class Kernel(Reward):
                 raise UserError(f"tolerance names the dtype '{name}'; {nearest(name, TOLERANCE)}")
         if self.dialect == "triton":
             triton_kernels.folders()
-        open_pool(self.weakest)
+        self._pool()
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError` for a task without reference or inputs, or a reference that fails on them."""
@@ -136,6 +136,12 @@ class Kernel(Reward):
         scores = {(number, text): score for number, each in zip(tasks, found, strict=True) for text, score in each}
         return [scores.get(key) or self._nothing(tasks[key[0]], key[1]) for key in keys]
 
+    def _pool(self) -> Pool:
+        """Where programs run: with Triton in one sandbox for each core, since each holds an interpreter that has loaded
+        the library.
+        """
+        return open_pool(self.weakest, slots=usable_cores() if self.dialect == "triton" else None)
+
     def _nothing(self, task: Task, text: str) -> Score:
         try:
             self._problem(task)
@@ -152,7 +158,7 @@ class Kernel(Reward):
         except ValueError as error:
             return [(text, failure(f"task '{task.key}' {error}")) for text in texts]
         inputs = _inputs(task, problem, context.seed, context.step)
-        programs = Programs(self.dialect, problem.function, open_pool(self.weakest), self.limits)
+        programs = Programs(self.dialect, problem.function, self._pool(), self.limits)
         known = problem.reference if self.dialect == "toy" and not self.strict else ""
         expected, runs = await asyncio.gather(
             expected_of(problem.reference, problem.function, inputs),
