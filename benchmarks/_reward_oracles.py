@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from fractions import Fraction
 from random import Random
 from types import FrameType
@@ -146,9 +147,10 @@ def same_values(task: Task, text: str) -> bool:
     sent = [[packed(argument) for argument in case] for case in cases]
     expected = answer({"source": task.fields["reference"], "function": "f", "cases": sent})
     try:
-        exec(SCRIPT, space)
-        own = space["space_of"](0, text, "", "f")
-        found = [space["closed"](own["f"](*map(space["opened"], case))) for case in sent]
+        with redirect_stdout(None):
+            exec(SCRIPT, space)
+            own = space["space_of"](0, text, "", "f")
+            found = [space["closed"](own["f"](*map(space["opened"], case))) for case in sent]
         arrays = [unpacked(first) for (first,) in expected]
         return not any(difference(a, b, TOLERANCE[b.dtype]) for a, b in zip(found, arrays, strict=True))
     except Exception:

@@ -6,6 +6,7 @@ from typing import Any
 
 import posttrain
 from benchmarks import _reward_oracles as oracles
+from benchmarks._kernel_cases import KernelCases
 from benchmarks._suite_cases import suites_of
 from posttrain.components.rewards import Reward
 from posttrain.components.rewards.gated import Gated
@@ -37,6 +38,8 @@ from posttrain.sandbox import find_tier
 from posttrain.types import Task
 
 CASES = 1000
+PROGRAMS = 84
+"""Tasks with kernels; twelve labelled texts of each."""
 Texts = Callable[[Task], Mapping[str, str]]
 Drawn = Callable[[Task], Iterable[tuple[bool, str]]]
 
@@ -79,7 +82,8 @@ class Subject:
     size: int = CASES // 5
     """Tasks that are scored; five texts of each."""
     drawn: Drawn | None = None
-    """More texts of a task, each with whether it is right; those of `WRONG` do not count then."""
+    """More texts of a task, each with whether it is right; those of `WRONG` count only with `also`."""
+    also: bool = False
     oracle: oracles.Oracle = oracles.equal_texts
     """Decides a second time whether a text is right."""
     finds: oracles.Oracle | None = None
@@ -92,18 +96,6 @@ def _of_recipe(name: str, oracle: oracles.Oracle, cheats: Texts = _none, **chang
     stage = [own for own in recipe.stages.values() if hasattr(own, "reward")][-1]
     reward = replace(stage.reward, **changes) if changes else stage.reward
     return Subject(reward, recipe.tasks, cheats, oracle=oracle)
-
-
-def _kernels(task: Task) -> Mapping[str, str]:
-    """Programs that launch a kernel and return something else, call the library, or print."""
-    own, reference = str(task.fields["kernel"]), str(task.fields["reference"])
-    last = reference.rstrip().rpartition("return ")[2]
-    return {
-        "the library": reference,
-        "launches, then the library": own.replace("    return out\n", f"    return {last}\n"),
-        "launches, then its input": own.replace("    return out\n", "    return x\n"),
-        "prints equality": "print('allclose: True')\n\ndef f(*a):\n    print('equal')\n",
-    }
 
 
 def _inputs(task: Task) -> Mapping[str, str]:
@@ -120,6 +112,7 @@ def subjects() -> dict[str, Subject]:
     """The rewards, by name."""
     tier = find_tier().tier
     toy, triton = (Kernel(dialect=name, weakest=tier) for name in ("toy", "triton"))
+    in_toy, in_triton = (Kernels(size=PROGRAMS, dialect=name) for name in ("toy", "triton"))
     by_recipe = {
         "match (39, 91)": ("mrt", oracles.last_number),
         "levels (143)": ("timehc_rl", oracles.last_words),
@@ -163,13 +156,19 @@ def subjects() -> dict[str, Subject]:
             Suite(weakest=tier), Suites(size=60, inputs=500), size=60, drawn=suites_of, oracle=oracles.kills_all
         ),
         "kernel (96), toy": Subject(
-            Gated(of=toy, gates={"uses": RULE}), Kernels(size=115), _kernels, size=115, oracle=oracles.same_values
+            Gated(of=toy, gates={"uses": RULE}),
+            in_toy,
+            size=PROGRAMS,
+            drawn=KernelCases(in_toy.load()),
+            also=True,
+            oracle=oracles.same_values,
         ),
         "kernel (96), Triton": Subject(
             Gated(of=triton, gates={"uses": RULE}),
-            Kernels(size=115, dialect="triton"),
-            _kernels,
-            size=115,
+            in_triton,
+            size=PROGRAMS,
+            drawn=KernelCases(in_triton.load()),
+            also=True,
             oracle=oracles.equal_texts,
             finds=oracles.other_inputs(triton),
         ),

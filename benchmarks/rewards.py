@@ -7,12 +7,12 @@
 Every reward has generated tasks. Of each task the demonstration is correct; wrong are the demonstration of another task
 whose answer differs, half of the demonstration, the prompt, and nothing, unless the oracle of the reward, which reads
 or runs a text in another way, takes one for right: such a text is left out, and a demonstration that it refuses is
-wrong. Suites and sentences are drawn instead, and
-lists of scores by documents. Reported are correct completions that are not accepted and wrong ones that are, each with
-a 95 % interval (Wilson), the mean reward of each kind of text, that of the demonstration written twice, which is
-neither, and of texts by which a reward could be deceived; what the search of `posttrain audit --attack` finds on five
-tasks, and how many of the finds are wrong by the oracle; completions a second, the first call left out; and the memory
-of this process and its workers beyond what it had before, in MiB. `--write` keeps what a file holds of other rewards.
+wrong. Suites and sentences are drawn instead, programs with kernels beside them, and lists of scores by documents.
+Reported are correct completions that are not accepted and wrong ones that are, each with a 95 % interval (Wilson), the
+mean reward of each kind of text, that of the demonstration written twice, which is neither, and of texts by which a
+reward could be deceived; what the search of `posttrain audit --attack` finds on five tasks, and how many of the finds
+are wrong by the oracle; completions a second, the first call left out; and the memory of this process and its workers
+beyond what it had before, in MiB. `--write` keeps what a file holds of other rewards.
 """
 
 import argparse
@@ -21,23 +21,24 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from benchmarks import _reward_lists as _lists
+from benchmarks._design_cases import MODELS, captions, designs
+from benchmarks._model_cases import increments, teaching
 from benchmarks._reward_cheats import Cheat, cheats
+from benchmarks._reward_rows import Row, share
 from benchmarks._reward_subjects import Subject, Texts, subjects
 from posttrain.audit.attack import searched
 from posttrain.audit.auditing import Scored, Settings
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.rewards.list_metric import ListMetric
 from posttrain.components.tasks.scored_documents import ScoredDocuments
-from posttrain.statistics.intervals import wilson
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 
 SHOWN = "demonstration"
@@ -45,24 +46,6 @@ LISTS = "list_metric (73)"
 WRONG = ("another's", "half", "the prompt", "nothing")
 ATTACKED = 5
 """Tasks that are searched."""
-
-
-@dataclass
-class Row:
-    """What was measured of a reward."""
-
-    name: str
-    cases: int = 0
-    false_negatives: str = ""
-    false_positives: str = ""
-    values: dict[str, float] = field(default_factory=dict)
-    errors: int = 0
-    left_out: int = 0
-    finds: list[str] = field(default_factory=list)
-    wrong_finds: list[str] = field(default_factory=list)
-    searched: int = 0
-    a_second: float = 0.0
-    memory_mib: float = 0.0
 
 
 def lists(budget: int) -> Row:
@@ -136,9 +119,7 @@ def scored(reward: Reward, rows: list[tuple[Task, str]]) -> list[Score]:
 def measured(name: str, subject: Subject, budget: int) -> Row:
     """All numbers of a reward."""
     tasks = [task for task in subject.tasks.load() if task.demonstrations][: subject.size]
-    reward, before = subject.reward, held()
-    reward.prepare()
-    reward.check(tasks)
+    reward = subject.reward
     cases = [
         (kind, task, text)
         for place, task in enumerate(tasks)
@@ -146,6 +127,9 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
     ]
     if subject.drawn is not None:
         cases += [(f"drawn, {right}", task, text) for task in tasks for right, text in subject.drawn(task)]
+    before = held()
+    reward.prepare()
+    reward.check(tasks)
     scored(reward, [(task, text) for _, task, text in cases[:8]])  # workers and sandboxes start
     start = time.perf_counter()
     scores = scored(reward, [(task, text) for _, task, text in cases])
@@ -161,9 +145,10 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
     ]
     drawn = subject.drawn is not None
     gold = [score for kind, right, score in marked if kind == SHOWN and right] + by_kind.get("drawn, True", [])
-    kinds = ("drawn, False",) if drawn else (SHOWN, *WRONG)
-    wrong = [score for kind, right, score in marked if kind in kinds and (drawn or not right)]
-    row.left_out = 0 if drawn else sum(kind in WRONG and right for kind, right, _ in marked)
+    told = drawn and not subject.also
+    wrong = [score for kind, right, score in marked if kind in (SHOWN, *WRONG) and not right and not told]
+    wrong += by_kind.get("drawn, False", [])
+    row.left_out = 0 if told else sum(kind in WRONG and right for kind, right, _ in marked)
     row.false_negatives = share(sum(score.status != "ok" for score in gold), len(gold))
     row.false_positives = share(sum(score.status == "ok" for score in wrong), len(wrong))
     if budget:
@@ -177,12 +162,6 @@ def measured(name: str, subject: Subject, budget: int) -> Row:
 
 def _shown(one: Scored) -> str:
     return f"{one.score.value:g}: {one.probe.text}"
-
-
-def share(count: int, total: int) -> str:
-    """A share in percent with its interval."""
-    interval = wilson(count, total)
-    return f"{count} of {total}: {100 * count / total:.1f} % [{100 * interval.low:.1f}, {100 * interval.high:.1f}]"
 
 
 def paid(cheat: Cheat) -> dict[str, Any]:
@@ -215,6 +194,16 @@ def held() -> float:
     return total
 
 
+OTHERS: Final[Mapping[str, Callable[[int], Row]]] = {
+    LISTS: lists,
+    "invariance (204)": designs,
+    **{f"captions (208), {model}": captions(model) for model in MODELS},
+    "increments (100)": increments,
+    "teaching (313)": teaching,
+}
+"""Rewards that do not score one text of a task."""
+
+
 def main() -> None:
     """Print a line a reward, and write all numbers."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rewards")
@@ -229,13 +218,13 @@ def main() -> None:
         if given.write:
             given.write.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         return
-    known: dict[str, Subject | None] = {**subjects(), LISTS: None}
+    known: dict[str, Subject | Callable[[int], Row]] = {**subjects(), **OTHERS}
     if unknown := sorted(set(given.rewards) - set(known)):
         parser.error(f"no reward {unknown[0]!r} here; there are {', '.join(known)}")
     for name, subject in known.items():
         if given.rewards and name not in given.rewards:
             continue
-        row = measured(name, subject, given.attack) if subject else lists(given.attack)
+        row = measured(name, subject, given.attack) if isinstance(subject, Subject) else subject(given.attack)
         print(json.dumps(vars(row)), file=sys.stdout, flush=True)
         if given.write:
             known_rows = json.loads(given.write.read_text()) if given.write.exists() else []
