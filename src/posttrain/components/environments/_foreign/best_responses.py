@@ -1,4 +1,4 @@
-"""Small games of OpenSpiel: what a player observes, and best responses to players who draw."""
+"""Best responses to players who draw, in small games of OpenSpiel: what such players can be exploited by."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -6,14 +6,6 @@ from typing import Any, Final
 
 LARGEST: Final = 1e6
 """Most histories, counted as if all actions were always legal, up to which a game is small."""
-
-
-def observed(state: Any, player: int) -> str:
-    """What a player may observe in a state."""
-    kind = state.get_game().get_type()
-    if kind.provides_observation_string:
-        return str(state.observation_string(player))
-    return str(state.information_state_string(player) if kind.provides_information_state_string else state)
 
 
 def is_small(game: Any) -> bool:

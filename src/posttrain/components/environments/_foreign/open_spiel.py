@@ -1,16 +1,16 @@
 """OpenSpiel: games by name; the model is one player, and the others draw from what is legal, or `user` plays them.
 
 An action is its number or its text in the game's own words (``x(1,1)``). ``arguments`` are those of the game and
-``player``, the model's number, else 0. A player reads what it may observe. In small games the solver is the best
-response to players who draw, so its mean reward is what they can be exploited by.
+``player``, the model's number, else 0. In small games the solver is the best response to players who draw.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from posttrain.components.environments._foreign import Adapter, Seen, finite
-from posttrain.components.environments._foreign.best_responses import best_response, observed
+from posttrain.components.environments._foreign.best_responses import best_response
 from posttrain.components.environments._foreign.opponents import Opponents, named
+from posttrain.statistics.exploitability import observed
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:

@@ -1,8 +1,8 @@
 """PettingZoo: games by their module, ``classic.tictactoe_v3``; the model is one player, by default the first.
 
 The opponents draw from the legal actions by the rollout's seed, or `user` plays them; ``arguments.player`` is the
-number of the model's. Rewards are those of the model's agent, between two of
-its turns. An illegal action changes nothing: it never reaches the game, where it would lose at once.
+number of the model's. Rewards are those of its agent, between two of its turns. An illegal action changes nothing: it
+never reaches the game, where it would lose at once.
 """
 
 import importlib
@@ -50,7 +50,7 @@ class PettingZoo(Adapter):
 
     def reply(self, text: str) -> Seen:
         """Perform what another player wrote."""
-        self._game.step(self._others.read(text, self._names()))
+        self._game.step(self._others.read(text, {action: str(action) for action in self._legal() or ()}))
         return self._next()
 
     def close(self) -> None:
@@ -62,13 +62,14 @@ class PettingZoo(Adapter):
             observation, given, terminated, truncated, _ = self._game.last()
             over = bool(terminated or truncated)
             if self._game.agent_selection == self._own:
-                legal = None if over else _texts(self._legal())
-                ends = {"terminated": bool(terminated), "truncated": bool(truncated)} if over else {}
-                return Seen(text=self._view(observation), reward=finite(given), legal=legal, **ends)
+                seen = Seen(text=self._view(observation), reward=finite(given))
+                seen.terminated, seen.truncated = bool(terminated), bool(truncated)
+                seen.legal = None if over else _texts(self._legal())
+                return seen
             if over:
                 self._game.step(None)
                 continue
-            names = self._names()
+            names = {action: str(action) for action in self._legal() or ()}
             move = self._others.move(self._view(observation), names) if names else self._space().sample()
             if isinstance(move, list):
                 return Seen(request=move)
@@ -85,9 +86,6 @@ class PettingZoo(Adapter):
         if mask is not None:
             return [int(i) for i in np.flatnonzero(mask)]
         return list(range(int(self._space().n))) if hasattr(self._space(), "n") else None
-
-    def _names(self) -> dict[int, str]:
-        return {action: str(action) for action in self._legal() or ()}
 
 
 def _flat(observation: Any) -> str:
