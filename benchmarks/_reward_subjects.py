@@ -135,7 +135,7 @@ def subjects() -> dict[str, Subject]:
         "translated (252)": Subject(Translated(), Ciphers(size=200)),
         "patch_similarity (17)": Subject(PatchSimilarity(), Repairs(size=200, level=2), _patches),
         "patch_similarity, run": Subject(
-            PatchSimilarity(execution=True, weakest=tier), Repairs(size=200, level=2), _patches, size=112
+            PatchSimilarity(execution=True, weakest=tier), Repairs(size=200, level=2), _patches
         ),
         "refactored (93)": Subject(Refactored(), Refactorings(size=200), _functions, oracle=oracles.same_function),
         "refactored, run": Subject(

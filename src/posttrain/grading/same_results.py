@@ -1,24 +1,34 @@
 """Whether two programs give the same results, run in the sandbox and compared outside of it."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 from posttrain.grading.function_calls import called
 from posttrain.grading.values import same
-from posttrain.sandbox import Limits, Pool
+from posttrain.sandbox import Limits, Pool, Result
 
 
-async def same_results(before: str, after: str, calls: Sequence[str], pool: Pool, limits: Limits) -> bool | str:
-    """Whether every call returns the same value, or raises the same exception; or how the sandbox failed."""
-    found = []
-    for code in (before, after):
-        result, outcomes = await called(code, calls, pool, limits)
-        if result.outcome == "sandbox_error":
-            return f"the sandbox failed: {result.explanation}"
-        found.append([outcomes.get(number) for number in range(len(calls))])
-    if None in found[0]:
-        return "the reference program ends, or takes too long, in one of its calls"
-    return all(map(_equal, *found))
+async def same_results(
+    before: str, programs: Sequence[str], calls: Sequence[str], pool: Pool, limits: Limits
+) -> list[bool | str]:
+    """Of each program whether every call returns what it returns in `before`, or raises the same exception; or how the
+    sandbox failed. Each is run in a sandbox of its own, `before` once, all at the same time.
+    """
+    first, *others = await asyncio.gather(*(called(code, calls, pool, limits) for code in (before, *programs)))
+    if fault := _fault(first[0]):
+        return [fault] * len(others)
+    wanted = [first[1].get(number) for number in range(len(calls))]
+    if None in wanted:
+        return ["the reference program ends, or takes too long, in one of its calls"] * len(others)
+    return [
+        _fault(result) or all(_equal(own, outcomes.get(number)) for number, own in enumerate(wanted))
+        for result, outcomes in others
+    ]
+
+
+def _fault(result: Result) -> str:
+    return f"the sandbox failed: {result.explanation}" if result.outcome == "sandbox_error" else ""
 
 
 def _equal(own: Any, other: Any) -> bool:

@@ -49,8 +49,17 @@ def rouge_l(text: str, other: str, *, letters: bool = False) -> float:
     return 2 * _common(found, wanted) / (len(found) + len(wanted)) if found and wanted else 0.0
 
 
-def _words(text: str, letters: bool = False) -> list[str]:
-    return re.findall(r"\w+" if letters else r"[a-z0-9]+", text.lower())[:LONGEST]
+def cut(*texts: str, words: bool = False, letters: bool = False) -> str:
+    """What an explanation adds where one of the texts is longer than what is compared; empty where none is."""
+    if words:
+        # as many characters as words and spaces between them have at least
+        long = any(len(text) >= 2 * LONGEST and len(_words(text, letters, LONGEST + 1)) > LONGEST for text in texts)
+        return f", of the first {LONGEST} words" if long else ""
+    return f", of the first {LONGEST} characters" if any(len(text) > LONGEST for text in texts) else ""
+
+
+def _words(text: str, letters: bool = False, most: int = LONGEST) -> list[str]:
+    return re.findall(r"\w+" if letters else r"[a-z0-9]+", text.lower())[:most]
 
 
 def _grams(words: Sequence[str], n: int) -> Counter[tuple[str, ...]]:

@@ -117,7 +117,10 @@ class BranchDistance(Reward):
             except UserError as error:
                 return failure(f"task '{trajectory.task.key}': {error}")
             return Score(
-                value=0.0, status="wrong", explanation="no input: literals in the last line", parts=_parts(None)
+                value=0.0,
+                status="wrong",
+                explanation=f"no input: literals in the last line, of at most {LONGEST} characters",
+                parts=_parts(None),
             )
         if not isinstance(run, Run):
             return failure(run or "the input was not run")

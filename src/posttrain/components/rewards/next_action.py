@@ -29,7 +29,7 @@ from pydantic import Field, NonNegativeFloat
 from posttrain.component import frozen
 from posttrain.components.rewards import Gold, Reward, RewardContext, failure
 from posttrain.errors import TaskFault, UserError
-from posttrain.grading.similarity import rouge_l
+from posttrain.grading.similarity import cut, rouge_l
 from posttrain.grading.strict_json import BadJSON, read_json
 from posttrain.types import Group, Score, Task, Trajectory
 
@@ -85,7 +85,9 @@ class NextAction(Reward):
             value=value,
             status="ok" if right else "wrong",
             answer=" ".join(found.values())[:200],
-            explanation=f"{found['type']}, recorded is {wanted['type']}" + (", the same" if right else ""),
+            explanation=f"{found['type']}, recorded is {wanted['type']}"
+            + (", the same" if right else "")
+            + cut(*found.values(), *wanted.values(), words=True, letters=True),
             parts=_parts(True, typed),
         )
 

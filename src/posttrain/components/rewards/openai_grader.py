@@ -31,7 +31,7 @@ from posttrain.grading.conventions import openai_values
 from posttrain.grading.extraction import shown
 from posttrain.grading.formulas import check_formula, evaluate_formula
 from posttrain.grading.programs import broken, how_it_ended
-from posttrain.grading.similarity import fuzzy, rouge, rouge_l
+from posttrain.grading.similarity import cut, fuzzy, rouge, rouge_l
 from posttrain.sandbox import Limits, Tier, open_pool, python_job
 from posttrain.types import Group, Score, Status, Trajectory
 
@@ -177,13 +177,14 @@ class OpenAIGrader(Reward):
         except LookupError as missing:
             columns = ", ".join(values["item"])
             return failure(f"task '{trajectory.task.key}' has no {missing.args[0]}; its row has {columns}")
-        what: str
+        what, long = "", ""
         if self.type == "string_check":
             value, what = float(_check(self.operation, text, reference)), self.operation
         else:
             value, what = _similarity(self.evaluation_metric, text, reference), self.evaluation_metric
+            long = cut(text, reference, words=what != "fuzzy_match")
         right = value >= (1.0 if self.type == "string_check" else self.pass_threshold)
-        explanation = f"{what} of {shown(text)} and {shown(reference)} is {value:.3g}"
+        explanation = f"{what} of {shown(text)} and {shown(reference)} is {value:.3g}{long}"
         return Score(value=value, status="ok" if right else "wrong", answer=text, explanation=explanation)
 
 

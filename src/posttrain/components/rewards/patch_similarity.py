@@ -27,7 +27,9 @@ that can be killed; by cydifflib where it is installed (`pip install 'posttrain[
 times as fast.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -48,6 +50,8 @@ LONGEST = 32_768
 ON_THE_CLOCK = 30.0
 """Seconds on the clock for a second of processor time."""
 MODULE = "posttrain.grading.edit_blocks"
+Key = tuple[int, str]
+"""The id of a task, and a completion."""
 
 
 @frozen
@@ -101,8 +105,13 @@ class PatchSimilarity(Reward):
         faults = {number: self._fault(task) for number, task in tasks.items()}
         valid = [key for key in dict.fromkeys(keys) if not faults[key[0]]]
         outcomes = await self._compared([self._call(tasks[number], text) for number, text in valid])
-        found = {key: await self._scored(tasks[key[0]], outcome) for key, outcome in zip(valid, outcomes, strict=True)}
-        return [found.get(key) or failure(f"task '{tasks[key[0]].key}' {faults[key[0]]}") for key in keys]
+        same = await self._same_results(tasks, dict(zip(valid, outcomes, strict=True))) if self.execution else {}
+        found = {
+            key: self._scored(tasks[key[0]], outcome, same.get(key))
+            for key, outcome in zip(valid, outcomes, strict=True)
+        }
+        scores = [found.get(key) or failure(f"task '{tasks[key[0]].key}' {faults[key[0]]}") for key in keys]
+        return [_with_cut(score, trajectory.completion) for score, trajectory in zip(scores, group, strict=True)]
 
     async def _compared(self, calls: Sequence[Mapping[str, Any]]) -> list[Outcome]:
         if not inside_worker():
@@ -118,7 +127,7 @@ class PatchSimilarity(Reward):
             "longest": self.longest,
         }
 
-    async def _scored(self, task: Task, outcome: Outcome) -> Score:
+    def _scored(self, task: Task, outcome: Outcome, results: bool | str | None) -> Score:
         if outcome.how == "infra_error":
             return failure(f"the comparison failed: {outcome.explanation}")
         if outcome.how != "ok":
@@ -128,10 +137,9 @@ class PatchSimilarity(Reward):
         near, exact = float(outcome.value["similarity"]), bool(outcome.value["exact"])
         parts = {"similarity": Score(value=near, status="ok" if exact else "wrong")}
         right = exact
-        if self.execution:
-            results = await self._same_results(task, outcome.value["after"])
-            if isinstance(results, str):
-                return failure(f"task '{task.key}': {results}")
+        if isinstance(results, str):
+            return failure(f"task '{task.key}': {results}")
+        if results is not None:
             right = results
             parts["results"] = Score(value=float(results), status="ok" if results else "wrong")
         long = f"; {', '.join(outcome.value['too_long'])[:200]} not compared" if outcome.value["too_long"] else ""
@@ -142,10 +150,28 @@ class PatchSimilarity(Reward):
             parts=parts,
         )
 
-    async def _same_results(self, task: Task, after: Mapping[str, str]) -> bool | str:
-        files, oracle = task.fields["files"], task.fields["oracle"]
-        before, own = (joined({**files, **changed}) for changed in (oracle, after))
-        return await same_results(before, own, task.fields["calls"], open_pool(self.weakest), self.limits)
+    async def _same_results(self, tasks: Mapping[int, Task], outcomes: Mapping[Key, Outcome]) -> dict[Key, bool | str]:
+        """Whether edited files give the results of the true patch, of each completion with edits; or how the sandbox
+        failed. The true patch of a task is run once.
+        """
+
+        async def of(number: int, task: Task) -> dict[Key, bool | str]:
+            files = task.fields["files"]
+            own = {
+                key: joined({**files, **outcome.value["after"]})
+                for key, outcome in outcomes.items()
+                if key[0] == number and outcome.how == "ok" and "after" in outcome.value
+            }
+            if not own:
+                return {}
+            wanted, programs = joined({**files, **task.fields["oracle"]}), list(dict.fromkeys(own.values()))
+            pool = open_pool(self.weakest)
+            found = await same_results(wanted, programs, task.fields["calls"], pool, self.limits)
+            by_program = dict(zip(programs, found, strict=True))
+            return {key: by_program[program] for key, program in own.items()}
+
+        found = await asyncio.gather(*(of(number, task) for number, task in tasks.items()))
+        return {key: same for each in found for key, same in each.items()}
 
     def _fault(self, task: Task) -> str:
         """Why a task cannot be scored; empty if it can."""
@@ -175,6 +201,13 @@ class PatchSimilarity(Reward):
     def __getstate__(self) -> dict[str, Any]:
         """The settings without the workers."""
         return {name: value for name, value in self.__dict__.items() if name != "_runner"}
+
+
+def _with_cut(score: Score, completion: str) -> Score:
+    """The score; its explanation states where a part of the completion was not read."""
+    if len(completion) <= LONGEST:
+        return score
+    return replace(score, explanation=f"{score.explanation}; of the first {LONGEST} characters")
 
 
 def joined(files: Mapping[str, str]) -> str:

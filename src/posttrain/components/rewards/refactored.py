@@ -22,6 +22,7 @@ extraction is found by syntax trees (`posttrain.grading.extracted_functions`) in
 parsed in workers that can be killed, and run in the sandbox.
 """
 
+import asyncio
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -43,6 +44,8 @@ from posttrain.types import Group, Score, Task, Trajectory
 GRADER = "posttrain.grading.extracted_functions:open_checks"
 ON_THE_CLOCK = 30.0
 """Seconds on the clock for a second of processor time."""
+Key = tuple[int, str]
+"""The id of a task, and a text."""
 
 
 @frozen
@@ -91,8 +94,9 @@ class Refactored(Reward):
         keys = [(id(t.task), text) for t, text in zip(group, texts, strict=True)]
         valid = [key for key in dict.fromkeys(keys) if not faults[key[0]] and key[1] and len(key[1]) <= LONGEST]
         outcomes = await self._checked([self._call(tasks[number], text) for number, text in valid])
+        same = await self._same_results(tasks, dict(zip(valid, outcomes, strict=True))) if self.execution else {}
         for key, outcome in zip(valid, outcomes, strict=True):
-            found[key] = await self._scored(tasks[key[0]], key[1], outcome)
+            found[key] = self._scored(key[1], outcome, same.get(key, False))
         return [self._score(t, key, faults, found) for t, key in zip(group, keys, strict=True)]
 
     def _score(
@@ -109,16 +113,15 @@ class Refactored(Reward):
         checks = open_checks({"parser": self.parser})
         return [Outcome(how="ok", value=checks(call)) for call in calls]
 
-    async def _scored(self, task: Task, text: str, outcome: Outcome) -> Score:
+    def _scored(self, text: str, outcome: Outcome, same_results: bool | str) -> Score:
         if outcome.how != "ok":
             if outcome.how == "infra_error":
                 return failure(f"the checks failed: {outcome.explanation}")
             return Score(value=0.0, status="wrong", explanation=f"the checks were ended: {outcome.how}")
         passed: dict[str, bool] = {name: outcome.value[name] for name in CHECKS}
+        if isinstance(same_results, str):
+            return failure(same_results)
         if self.execution:
-            same_results = await self._same_results(task, text) if passed["names"] else False
-            if isinstance(same_results, str):
-                return failure(same_results)
             passed["results"] = same_results
         parts = {name: Score(value=float(own), status="ok" if own else "wrong") for name, own in passed.items()}
         failed = [name for name, own in passed.items() if not own]
@@ -130,12 +133,30 @@ class Refactored(Reward):
             parts=parts,
         )
 
-    async def _same_results(self, task: Task, text: str) -> bool | str:
-        """Whether both texts give the same results, or how the sandbox failed."""
-        function = task.fields.get("function", "f")
-        calls = [f"{function}({', '.join(map(repr, row))})" for row in task.fields["inputs"]]
-        found = await same_results(task.fields["source"], text, calls, open_pool(self.weakest), self.limits)
-        return f"task '{task.key}': {found}" if isinstance(found, str) else found
+    async def _same_results(self, tasks: Mapping[int, Task], outcomes: Mapping[Key, Outcome]) -> dict[Key, bool | str]:
+        """Whether texts give the results of their source, of those that compile; or how the sandbox failed. The source
+        is run once.
+        """
+
+        async def of(number: int, task: Task) -> dict[Key, bool | str]:
+            own = [
+                key
+                for key, outcome in outcomes.items()
+                if key[0] == number and outcome.how == "ok" and outcome.value["names"]
+            ]
+            if not own:
+                return {}
+            function = task.fields.get("function", "f")
+            calls = [f"{function}({', '.join(map(repr, row))})" for row in task.fields["inputs"]]
+            pool, texts = open_pool(self.weakest), [text for _, text in own]
+            found = await same_results(task.fields["source"], texts, calls, pool, self.limits)
+            return {
+                key: f"task '{task.key}': {each}" if isinstance(each, str) else each
+                for key, each in zip(own, found, strict=True)
+            }
+
+        found = await asyncio.gather(*(of(number, task) for number, task in tasks.items()))
+        return {key: same for each in found for key, same in each.items()}
 
     def _call(self, task: Task, text: str) -> dict[str, str]:
         return {"text": text, "source": task.fields["source"], "function": task.fields.get("function", "f")}

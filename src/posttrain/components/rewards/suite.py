@@ -124,6 +124,8 @@ class Suite(Reward):
         share = killed / len(wrong)
         value = share if self.partial else float(killed == len(wrong))
         explanation = f"{len(tests)} tests kill {killed} of {len(wrong)} wrong solutions; {ignored} lines are no test"
+        explanation += f"; at most {self.most} tests are run" if len(tests) == self.most else ""
+        explanation += f"; of the first {LONGEST} characters" if len(text) > LONGEST else ""
         parts = {"killed": Score(value=share, status="ok"), "tests": Score(value=float(len(tests)), status="ok")}
         status: Any = "ok" if killed == len(wrong) else "wrong"
         return Score(value=value, status=status, answer=text, explanation=explanation, parts=parts)
