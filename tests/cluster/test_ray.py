@@ -21,16 +21,18 @@ import pytest
 import torch
 
 from posttrain.cluster._processes import marked
+from posttrain.cluster._weights import size_of
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.component.user_code import allowing
 from posttrain.components.rewards.function import Function
 from posttrain.components.timetables.lagged import Lagged
 from posttrain.components.timetables.streaming import Streaming
-from posttrain.engines import Sampling
+from posttrain.engines import Sampling, wait_for
+from posttrain.engines._protocol import together
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
-from posttrain.models import Model
+from posttrain.models import LoRA, Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
 from posttrain.recipes.files import find_recipe
@@ -43,25 +45,7 @@ from tests.conformance.test_methods import METHODS, made_small
 from tests.runs.processes import command, finish, steps_done
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
-RECIPES = (
-    "grpo",
-    "ppo",
-    "sft",
-    "dpo",
-    "kdrl",
-    "carft",
-    "tango",
-    "chord",
-    "llamarl",
-    "asyncflow",
-    "dump",
-    "mopps",
-    "treepo",
-    "cory",
-    "awm",
-    "colar",
-    "vpl",
-)
+RECIPES = "grpo ppo sft dpo kdrl carft tango chord llamarl asyncflow dump mopps treepo cory awm colar vpl"
 """One of each way to sample and to learn: critics, teachers, pairs, states, judges, trees, flows, a lag, a stream,
 latent steps, a head that its stage applies.
 """
@@ -136,7 +120,7 @@ def run(recipe: Recipe, root: Path) -> dict[str, bytes]:
 
 @needs_ray
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(METHODS) if os.environ.get("POSTTRAIN_RAY") == "all" else RECIPES)
+@pytest.mark.parametrize("name", sorted(METHODS) if os.environ.get("POSTTRAIN_RAY") == "all" else RECIPES.split())
 def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
     name: str, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,11 +276,46 @@ def test_a_sampler_that_is_replaced_has_the_copies_that_others_sample_from(tiny:
     ray: Any = importlib.import_module("ray")
     asked = np.arange(3), [1, 2], Sampling(max_tokens=4), None
     texts = [
-        [found.token_ids.tolist() for found in ray.get(member.actor.complete.remote(name, *asked), timeout=60)]
+        [one.token_ids.tolist() for one in ray.get(member.actor.complete.remote(name, None, *asked), timeout=60).answer]
         for member in session.samplers
     ]
     assert texts[0] == texts[1]
     before()
+    session.keep([])
+
+
+@needs_ray
+@pytest.mark.slow
+def test_adapters_go_to_samplers_without_their_base(tiny: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version goes with the next request to each; a sampler that is replaced gets the base anew."""
+    policy = load_policy("policy", Model(source=str(tiny), trained=True, lora=LoRA(rank=2)), {}, torch.device("cpu"))
+    whole, adapters = size_of(policy), sum(p.nbytes for p in policy.parameters() if p.requires_grad)
+    adapters += sum(buffer.nbytes for buffer in policy.buffers())
+    given, give, server = list[int](), session._give, session.serve(policy)
+    session.take_timing()
+
+    def recorded(*arguments: Any, **named: Any) -> Any:
+        given.append(give(*arguments, **named))
+        return given[-1]
+
+    monkeypatch.setattr(session, "_give", recorded)
+
+    def answers(server: Any) -> Any:
+        prompts = [np.arange(3), np.arange(5)]
+        requests = [server.complete(prompt, [1, 2], Sampling(max_tokens=4)) for prompt in prompts]
+        return [[one.logp.tolist() for one in found] for found in wait_for(together(requests))]
+
+    for killed in (None, None, 1):
+        with torch.no_grad():
+            [parameter.add_(0.1) for parameter in policy.parameters() if parameter.requires_grad]
+        policy.version += 1
+        if killed is not None:
+            os.kill(session.samplers[killed].pid, signal.SIGKILL)
+        assert answers(server) == answers(Native(slots=16).serve(policy, 0))
+        keys = [member.has[session.name_of(policy)] for member in session.samplers]
+        assert keys[0] == keys[1] == session._sent["sample", session.name_of(policy)].version.key
+    assert 0 < adapters < whole / 4 and given == [whole, adapters, adapters, whole]
+    assert session.take_timing()["weight_bytes"] == whole + 2 * adapters
     session.keep([])
 
 
@@ -390,8 +409,6 @@ def test_a_sharded_learner_that_is_killed_ends_the_run_in_one_sentence(
 @pytest.mark.slow
 def test_what_sharding_does_not_do_is_refused(tiny: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from posttrain.components.optimizers.online_merging import OnlineMerging
-    from posttrain.models import Model
-    from posttrain.policies.loading import load_policy
     from posttrain.training.learner import Learner
     from posttrain.training.settings import Learning
 

@@ -11,6 +11,7 @@ import torch
 from posttrain.cluster._actors import Replicas
 from posttrain.cluster._members import Member
 from posttrain.cluster._session import ENOUGH, Processes
+from posttrain.cluster._store import check_room
 from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
 from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
@@ -96,7 +97,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.own, self.sent = Replicas.__new__(Replicas), list[tuple[int, bool]]()
-        self.own.policies, self.own._bases = {}, {}
+        self.own.policies, self.own._bases, self.own._keys = {}, {}, {}
         self.load = self
 
     def remote(self, version: Version, path: str, with_base: bool, far: Any, content: bytes | None) -> None:
@@ -146,12 +147,11 @@ def test_adapters_are_sent_without_their_base_to_those_that_have_it(
         sent.buffer.close()
 
 
-def test_what_is_larger_than_the_object_store_is_refused(two: tuple[Policy, Policy], tmp_path: Path) -> None:
+def test_what_is_larger_than_the_object_store_is_refused(two: tuple[Policy, Policy]) -> None:
     """Ray would write the rest to the disk without a word."""
-    session = Processes(Ray(store_mb=1), Native(), 0, tmp_path)
-    session._check_room(two[0], 1 << 20)
+    check_room(Ray(store_mb=1), two[0], 1 << 20)
     with pytest.raises(UserError, match=r"has 5 MiB, and Ray's object store, .* 1: .*set cluster\.store_mb=6 or more"):
-        session._check_room(two[0], 5 << 20)
+        check_room(Ray(store_mb=1), two[0], 5 << 20)
 
 
 def test_a_sampler_that_takes_much_longer_than_the_others_is_named_once(tmp_path: Path) -> None:

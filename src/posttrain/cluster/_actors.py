@@ -6,7 +6,9 @@ Plain classes; `posttrain.cluster._session` makes actors of them.
 import gc
 import os
 import pickle
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 from posttrain.cluster._weights import Mapped, Version, check, read
 from posttrain.engines import Engine, Sampling
 from posttrain.errors import RunFailed
-from posttrain.types import Array, Completion, FloatArray, IntArray
+from posttrain.types import Array, FloatArray, IntArray
 
 
 class Replicas:
@@ -33,6 +35,8 @@ class Replicas:
         self.policies: dict[str, Any] = {}
         self._bases: dict[str, str] = {}
         """Digests of what is frozen of them."""
+        self._keys: dict[str, str] = {}
+        """Versions of all of them."""
         self._mapped = Mapped()
         self._is_near = node == node_of()
 
@@ -59,14 +63,27 @@ class Replicas:
         size = version.bytes + (version.base_bytes if with_base else 0)
         source = far if far is not None else self._mapped.array(version.name, path, size)
         read(self.policies[version.name], np.asarray(source)[:size], version, with_base)
-        self._bases[version.name] = version.base
+        self._bases[version.name], self._keys[version.name] = version.base, version.key
 
     def forget(self, names: list[str]) -> None:
         """Drop copies."""
         for name in names:
             self.policies.pop(name, None)
             self._bases.pop(name, None)
+            self._keys.pop(name, None)
             self._mapped.forget(name)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a request was answered, and the seconds in which it took the weights that were due."""
+
+    answer: Any
+    seconds: float
+
+
+Due = tuple[Version, str] | None
+"""A version that comes with a request, and the path of its buffer."""
 
 
 class Samplers(Replicas):
@@ -77,44 +94,53 @@ class Samplers(Replicas):
         self._engine, self._seed = engine, seed
         self._servers: dict[str, Any] = {}
 
-    def _server(self, name: str) -> Any:
+    async def _answer(self, name: str, due: Due, call: Callable[[Any], Awaitable[Any]]) -> Answered:
+        """What a model's server answers, with the weights that are due; requests may overtake one another."""
+        spent = self.take(name, due)
         if name not in self._servers:
             self._servers[name] = self._engine.serve(self.policies[name], self._seed)
-        return self._servers[name]
+        return Answered(await call(self._servers[name]), spent)
+
+    def take(self, name: str, due: Due) -> float:
+        """Take the weights that are due, if they are not there; seconds."""
+        began = time.monotonic()
+        if due is None or self._keys.get(name) == due[0].key:
+            return 0.0
+        self.load(*due, with_base=False)
+        return time.monotonic() - began
 
     async def complete(
-        self, name: str, token_ids: IntArray, keys: list[int], sampling: Sampling, vectors: FloatArray | None
-    ) -> list[Completion]:
+        self, name: str, due: Due, token_ids: IntArray, keys: list[int], sampling: Sampling, vectors: FloatArray | None
+    ) -> Answered:
         """Completions of one prompt."""
-        found: list[Completion] = await self._server(name).complete(token_ids, keys, sampling, vectors)
-        return found
+        return await self._answer(name, due, lambda server: server.complete(token_ids, keys, sampling, vectors))
 
     async def go_on(
         self,
         name: str,
+        due: Due,
         token_ids: IntArray,
         keys: list[int],
         sampling: Sampling,
         vectors: FloatArray | None,
         stored: Sequence[Array] | None,
-    ) -> list[Completion]:
+    ) -> Answered:
         """Completions of one prompt, with keys and values."""
-        found: list[Completion] = await self._server(name).go_on(token_ids, keys, sampling, vectors, stored)
-        return found
+        return await self._answer(name, due, lambda server: server.go_on(token_ids, keys, sampling, vectors, stored))
 
-    async def logp(self, name: str, token_ids: IntArray, temperature: float, vectors: FloatArray | None) -> FloatArray:
+    async def logp(
+        self, name: str, due: Due, token_ids: IntArray, temperature: float, vectors: FloatArray | None
+    ) -> Answered:
         """Log-probabilities of a sequence."""
-        found: FloatArray = await self._server(name).logp(token_ids, temperature, vectors)
-        return found
+        return await self._answer(name, due, lambda server: server.logp(token_ids, temperature, vectors))
 
-    async def score(self, name: str, token_ids: IntArray, vectors: FloatArray | None) -> float:
+    async def score(self, name: str, due: Due, token_ids: IntArray, vectors: FloatArray | None) -> Answered:
         """The score of a sequence."""
-        return float(await self._server(name).score(token_ids, vectors))
+        return await self._answer(name, due, lambda server: server.score(token_ids, vectors))
 
-    async def scores(self, name: str, token_ids: IntArray, vectors: FloatArray | None) -> FloatArray:
+    async def scores(self, name: str, due: Due, token_ids: IntArray, vectors: FloatArray | None) -> Answered:
         """All outputs of a reward head for a sequence."""
-        found: FloatArray = await self._server(name).scores(token_ids, vectors)
-        return found
+        return await self._answer(name, due, lambda server: server.scores(token_ids, vectors))
 
     def forget(self, names: list[str]) -> None:
         """Drop copies, and what serves them."""

@@ -1,7 +1,10 @@
 """What is asked of the processes of a run on Ray, and what is remembered of each."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from posttrain.cluster._weights import Version
 
 
 class Settings(Protocol):
@@ -37,6 +40,8 @@ class Member:
     number: int
     has: dict[str, str] = field(default_factory=dict)
     """The version of each model's weights, by name."""
+    due: dict[str, tuple["Version", str]] = field(default_factory=dict)
+    """Versions in the memory of this machine that it takes with its next request, and where, by name of the model."""
     bases: dict[str, str] = field(default_factory=dict)
     """The digest of what is frozen of each, by name."""
     load: int = 0

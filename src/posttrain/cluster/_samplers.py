@@ -84,7 +84,7 @@ class ClusterServer(ContinuousServer):
         if not keys:
             return []
         found: list[Completion] = await self._ask(
-            len(keys), lambda name, actor: actor.complete.remote(name, token_ids, keys, sampling, vectors)
+            len(keys), lambda name, due, actor: actor.complete.remote(name, due, token_ids, keys, sampling, vectors)
         )
         return self._counted(token_ids, found)
 
@@ -101,7 +101,8 @@ class ClusterServer(ContinuousServer):
         if not keys:
             return []
         found: list[Completion] = await self._ask(
-            len(keys), lambda name, actor: actor.go_on.remote(name, token_ids, keys, sampling, vectors, stored)
+            len(keys),
+            lambda name, due, actor: actor.go_on.remote(name, due, token_ids, keys, sampling, vectors, stored),
         )
         return self._counted(token_ids, found, reused=0 if stored is None else len(token_ids) - 1)
 
@@ -122,7 +123,7 @@ class ClusterServer(ContinuousServer):
             return await super().logp(token_ids, temperature, vectors)
         self._piece(token_ids, vectors, reserved=0)
         found: FloatArray = await self._ask(
-            1, lambda name, actor: actor.logp.remote(name, token_ids, temperature, vectors)
+            1, lambda name, due, actor: actor.logp.remote(name, due, token_ids, temperature, vectors)
         )
         self._count(Counters(scored_tokens=len(token_ids) - 1))
         return found
@@ -130,18 +131,20 @@ class ClusterServer(ContinuousServer):
     async def score(self, token_ids: IntArray, vectors: FloatArray | None = None) -> float:
         """A score by the sampler with the shortest queue."""
         self._piece(token_ids, vectors, reserved=0)
-        found: float = await self._ask(1, lambda name, actor: actor.score.remote(name, token_ids, vectors))
+        found: float = await self._ask(1, lambda name, due, actor: actor.score.remote(name, due, token_ids, vectors))
         self._count(Counters(scored_tokens=len(token_ids) - 1))
         return found
 
     async def scores(self, token_ids: IntArray, vectors: FloatArray | None = None) -> FloatArray:
         """All outputs by the sampler with the shortest queue."""
         self._piece(token_ids, vectors, reserved=0)
-        found: FloatArray = await self._ask(1, lambda name, actor: actor.scores.remote(name, token_ids, vectors))
+        found: FloatArray = await self._ask(
+            1, lambda name, due, actor: actor.scores.remote(name, due, token_ids, vectors)
+        )
         self._count(Counters(scored_tokens=len(token_ids) - 1))
         return found
 
-    async def _ask(self, size: int, call: Callable[[str, Any], Any]) -> Any:
+    async def _ask(self, size: int, call: Callable[[str, Any, Any], Any]) -> Any:
         """The answer of a sampler; of another one where it is killed meanwhile."""
         session, held = self._session, held_now()
         if held is not None:
@@ -157,7 +160,7 @@ class ClusterServer(ContinuousServer):
             if not self._pending:
                 session.called("generate", self.policy, time.monotonic() - self._began)
 
-    async def _asked(self, name: str, size: int, call: Callable[[str, Any], Any]) -> Any:
+    async def _asked(self, name: str, size: int, call: Callable[[str, Any, Any], Any]) -> Any:
         import ray
 
         session = self._session
@@ -165,11 +168,13 @@ class ClusterServer(ContinuousServer):
             with session.counting:
                 member = min(session.members("sample", self.policy), key=lambda m: (m.load, m.number))
                 member.load += size
+                due = member.due.get(name)
             began = time.monotonic()
             try:
-                found = await call(name, member.actor)
+                found = await call(name, due, member.actor)
                 session.answered(member, time.monotonic() - began)
-                return found
+                session.taken(member, due, found.seconds)
+                return found.answer
             except ray.exceptions.ObjectLostError:
                 continue  # it was in the memory of a node that is gone
             except ray.exceptions.RayTaskError as error:

@@ -6,9 +6,10 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from posttrain.cluster._members import Member, Settings, draining
+from posttrain.cluster._store import put
 from posttrain.cluster._weights import Buffer, Sent, Version
 from posttrain.engines import Engine
 from posttrain.errors import RunFailed, UserError
@@ -64,6 +65,8 @@ class Processes:
         self.closing = False
         self._notes: list[str] = []
         self._timing = dict[str, float]()
+        self._taking: dict[str, tuple[str, float]] = {}
+        """Seconds that the slowest took to read a version of each model, and which."""
         self._count = 0
         self._groups = 0
         self.group: Any = None
@@ -301,7 +304,7 @@ class Processes:
 
         while True:
             try:
-                return self._give(policy, version, buffer, self.members(use, by))
+                return self._give(policy, version, buffer, self.members(use, by), later=use == "sample")
             except (ray.exceptions.RayActorError, ray.exceptions.GetTimeoutError):
                 self.replace_dead(self.members(use, by))
 
@@ -318,22 +321,33 @@ class Processes:
                     for pool in [own for own in pools if member in own]:  # in none where another thread replaced it
                         self.replace(pool, member, str(error).splitlines()[0])
 
-    def _give(self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member]) -> int | None:
-        """Bring a version to those that do not have it; its bytes, without a base that all had; None for nobody."""
+    def _give(
+        self, policy: "Policy", version: Version, buffer: Buffer, members: Sequence[Member], *, later: bool = False
+    ) -> int | None:
+        """Bring a version to those that do not have it; its bytes, without a base that all had; None for nobody.
+
+        With `later`, those that can read it in this machine's memory, and have a copy and its base, take it with their
+        next request: so that nobody waits for a call of its own.
+        """
         import ray
 
-        dumps: Any = ray.cloudpickle.dumps
-        late = [member for member in members if member.has.get(version.name) != version.key]
+        name, dumps = version.name, cast(Any, ray.cloudpickle.dumps)
+        late = [member for member in members if member.has.get(name) != version.key]
+        due = [member for member in late if later and member.is_near and member.bases.get(name) == version.base]
+        known = [member for member in due if name in member.due and member.due[name][0].key == version.key]
+        for member in due:
+            member.due[name] = version, buffer.path
+        late = [member for member in late if member not in due]
         if not late:
-            return None
+            return version.bytes if len(known) < len(due) else None
         new = {member: member.bases.get(version.name) != version.base for member in late}
         size = version.bytes + (version.base_bytes if any(new.values()) else 0)
         content = None
         if any(version.name not in member.has for member in late):
-            content = self.put(policy, dumps(policy))
+            content = put(self.settings, policy, dumps(policy))
         far = None
         if not all(member.is_near for member in late):
-            far = self.put(policy, buffer.array[:size])
+            far = put(self.settings, policy, buffer.array[:size])
         calls = []
         for member in late:
             made, given = None if version.name in member.has else content, None if member.is_near else far
@@ -341,26 +355,8 @@ class Processes:
         ray.get(calls, timeout=self.settings.timeout)
         for member in late:
             member.has[version.name], member.bases[version.name] = version.key, version.base
+            member.due.pop(version.name, None)
         return size
-
-    def _check_room(self, policy: "Policy", size: int) -> None:
-        """Raise `UserError` for what is larger than the object store: Ray would write it to the disk without a word."""
-        limit, how = self.settings.store_mb << 20, f"set cluster.store_mb={(size >> 20) + 1} or more"
-        if self.settings.address:
-            import ray
-
-            there: Any = ray
-            own = there.get_runtime_context().get_node_id()
-            node = next(node for node in there.nodes() if node["NodeID"] == own)
-            limit, how = (
-                int(node["Resources"]["object_store_memory"]),
-                f"start that Ray with --object-store-memory={size} or more",
-            )
-        if size > limit:
-            raise UserError(
-                f"the {policy.called} in the role '{policy.role}' has {size >> 20} MiB, and Ray's object store, by "
-                f"which it goes to other processes, {limit >> 20}: the rest would be written to the disk; {how}"
-            )
 
     def _catch_up(self, use: Use, member: Member) -> None:
         """Give a new process the versions that the others of its kind have."""
@@ -387,6 +383,20 @@ class Processes:
                     f"sampler {member.number} (process {member.pid}) takes {ratio:.1f} times as long as the others for "
                     "an answer, and so is asked less often"
                 )
+
+    def taken(self, member: Member, due: tuple[Version, str] | None, seconds: float) -> None:
+        """Note that a member has taken a version with a request; the longest of all counts."""
+        if due is None:
+            return
+        with self.counting:
+            name, key = due[0].name, due[0].key
+            if member.due.get(name) is due:
+                del member.due[name]
+                member.has[name] = key
+            before, counted = self._taking.get(name, ("", 0.0))
+            counted = counted if before == key else 0.0
+            self._taking[name] = key, max(counted, seconds)
+            self._timing["seconds_weights"] = self._timing.get("seconds_weights", 0.0) + max(seconds - counted, 0.0)
 
     def keep(self, policies: "Collection[Policy]") -> None:
         """Forget all models but these."""
@@ -416,13 +426,6 @@ class Processes:
         """Bytes and seconds of changes of weights since the last call."""
         timing, self._timing = self._timing, {}
         return timing
-
-    def put(self, policy: "Policy", content: Any) -> Any:
-        """Bytes of a model in Ray's object store, for several processes. Raises `UserError` where they do not fit."""
-        import ray
-
-        self._check_room(policy, len(content))
-        return ray.put(content)
 
     def meeting_place(self, others: Sequence[Member], *, is_here: bool = True) -> str:
         """Where these find one another, another place each time: a file where all are near, else an address of the

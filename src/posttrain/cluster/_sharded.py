@@ -20,6 +20,7 @@ from posttrain.cluster._gang import dealt
 from posttrain.cluster._part import Part, join_mesh, leave_mesh, stored
 from posttrain.cluster._references import dumps, loads
 from posttrain.cluster._session import Processes
+from posttrain.cluster._store import put
 from posttrain.cluster._weights import Buffer, Version, digest_of, size_of, write
 from posttrain.cluster.dispatch import split
 from posttrain.errors import RunFailed, UserError
@@ -105,9 +106,9 @@ class Parts:
         content = far = None
         if new:
             content = dumps((pickle.dumps(policy), learning, self.ranks(members), self.is_here), session.name_of)
-            content = session.put(policy, content)
+            content = put(session.settings, policy, content)
         if not all(member.is_near for member in members):
-            far = session.put(policy, buffer.array[: version.bytes])
+            far = put(session.settings, policy, buffer.array[: version.bytes])
 
         def own() -> None:
             if new:
