@@ -60,6 +60,11 @@ class Journal:
         os.ftruncate(self._descriptor, whole)
         return size - whole
 
+    def end_line(self) -> None:
+        """End a last line that is unfinished, so that the next one is whole. What was unfinished is no entry then."""
+        if self.size and os.pread(self._descriptor, 1, self.size - 1) != b"\n":
+            os.write(self._descriptor, b"\n")
+
     def cut(self, size: int) -> None:
         """Truncate the file to its first `size` bytes."""
         if size > self.size:
@@ -150,6 +155,23 @@ def _one_by_one(lines: list[bytes], path: Path, first: int) -> Iterator[dict[str
 def sound_lines(path: Path) -> list[dict[str, Any]]:
     """Every finished line that is a JSON object; damaged ones are passed over."""
     return [entry for line in _lines(path) if (entry := _object(line, path)) is not None]
+
+
+def sound_lines_after(path: Path, size: int) -> Iterator[dict[str, Any]]:
+    """Every JSON object in a line after the first `size` bytes, of a file of any length. At most `JOURNAL` bytes are
+    read, and `MOST_LINES` lines; what is damaged is passed over.
+    """
+    with path.open("rb") as file:
+        file.seek(size)
+        left = JOURNAL
+        for _ in range(MOST_LINES):
+            line = file.readline(left)
+            left -= len(line)
+            if not line.endswith(b"\n"):
+                return
+            entry = _object(line[:-1], path)
+            if entry is not None:
+                yield entry
 
 
 def _object(line: bytes, path: Path) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from posttrain.components.alarms import Action, Readings
+from posttrain.components.environments import journaling
 from posttrain.components.selections import Selection
 from posttrain.components.timetables import Streams
 from posttrain.engines import wait_for
@@ -87,7 +88,7 @@ class Run:
         `models` are the initial models of the recipe; those of a checkpoint replace them.
         """
         snapshot = newest_snapshot(self.store, self.context) or Snapshot(models=models)
-        with self.stop.listening():
+        with self.stop.listening(), journaling(self.store.episodes):
             while True:
                 try:
                     return self._continue(snapshot)
@@ -130,6 +131,7 @@ class Run:
 
     def _roll_back(self, reason: str) -> Snapshot:
         """The newest snapshot from before the alarm. The roll-back is in the history, which is never truncated."""
+        self.store.episodes.go_back()
         self.store.log_history(ROLLED_BACK, f"after step {self.step}: {reason}", step=self.step)
         snapshot = newest_snapshot(self.store, self.context) or Snapshot(
             models=self.context.first_models(), roll_backs=self.roll_backs + 1
@@ -169,15 +171,9 @@ class Run:
         rows = given = None
         if problems.answered:
             server, verifier = self.context.server(models["policy"]), problems.verifier
-            evaluated = evaluate(
-                server,
-                problems.held_out,
-                verifier,
-                settings,
-                problems.sampling,
-                problems.rollout,
-                self._helpers(models),
-            )
+            how = (problems.held_out, verifier, settings, problems.sampling, problems.rollout)
+            with journaling(self.store.episodes.of(f"{self.step} {name}")):
+                evaluated = evaluate(server, *how, self._helpers(models))
             summary |= {**evaluated.summary, "verifier": verifier.kind, **self._searched(models)}
             if settings.candidates is not None:
                 greedy = [t for t in evaluated.trajectories if t.sample == 0]

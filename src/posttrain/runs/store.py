@@ -7,6 +7,7 @@
     evals.jsonl         one line per evaluation; likewise
     stream.jsonl        with schedule=streaming: what each step was sampled from and learned from; likewise
     memory.jsonl        where a reward keeps much: what each checkpoint added to it; likewise
+    environments.jsonl  answers of environments that are servers, as they came; never cut
     timing.jsonl        one line per step: seconds, tokens per second, memory; differs from run to run
     history.jsonl       starts, resumes and repairs of the process, with the time; never cut
     rollouts/           step_000123.parquet: one row per trajectory
@@ -28,6 +29,7 @@ from typing import Any, Self
 from posttrain.errors import UserError
 from posttrain.errors.foreign import parse_json
 from posttrain.runs.environment import RECIPE, describe_environment
+from posttrain.runs.episodes import EpisodeJournal
 from posttrain.runs.failure import cannot_write, is_about_storage
 from posttrain.runs.files import check_own_files, make_folder, restore_folders, sync, write_file
 from posttrain.runs.folders import make_run_folder, name_missing, why_no_run
@@ -62,6 +64,7 @@ class RunStore:
         self._lock = lock
         there = (*_JOURNALS, *(name for name in _OPTIONAL if (folder / name).is_file()))
         self._journals = {name: Journal(folder / name) for name in there} if lock else {}
+        self.episodes = EpisodeJournal(folder)
         self._unsynced: set[Path] = set()
         self.memories: Any = None
         """What `runs.memories` holds of the file of memories."""
@@ -122,6 +125,7 @@ class RunStore:
         for journal in self._journals.values():
             journal.close()
         self._journals = {}
+        self.episodes.close()
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -168,9 +172,7 @@ class RunStore:
         self._append("events.jsonl", {"step": step, "kind": kind, "message": message, **details})
 
     def log_history(self, kind: str, message: str, **details: Any) -> None:
-        """Record an event of the process, with the time. The history is never truncated, so each entry is forced to the
-        disk before the next one: a power cut damages the last one at most.
-        """
+        """Record an event of the process, with the time. Each is forced to the disk, since the history is never cut."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S%z")
         self._append("history.jsonl", {"time": moment, "kind": kind, "message": message, **details})
         self._sync_journal("history.jsonl")
@@ -222,10 +224,11 @@ class RunStore:
                 sync(path)
             for folder in (self.folder / "rollouts", self.folder / "evals", self.folder):
                 sync(folder)
+            answers = self.episodes.position()
         except OSError as error:
             raise cannot_write(error, self.folder, self.folder) from error
         self._unsynced.clear()
-        sizes = {name: self._journal(name).size for name in self._cut}
+        sizes = {name: self._journal(name).size for name in self._cut} | answers
         return {"step": self._last_step, "rollouts": self._recorded(self._last_step), **sizes}
 
     def position_of(self, name: str) -> int:
@@ -243,6 +246,7 @@ class RunStore:
             self.log_history("rewound", message, step=step, steps_undone=len(undone), seconds_undone=seconds)
         for name in self._cut:
             self._journal(name).cut(position.get(name, 0))
+        self.episodes.go_on(position)
         evaluated = {entry["step"] for entry in self.evaluations()}
         self._note_missing(position, evaluated)
         for path in self._tables("rollouts"):
@@ -402,10 +406,8 @@ class RunStore:
             journal = self._journals[name]
             dropped = journal.drop_unfinished()
             if dropped:
-                message = (
-                    f"dropped {dropped} bytes of an unfinished last line from {name}: the process was killed in it"
-                )
-                self.log_history("repaired", message, file=name, bytes=dropped)
+                what = f"dropped {dropped} bytes of an unfinished last line from {name}"
+                self.log_history("repaired", f"{what}: the process was killed in it", file=name, bytes=dropped)
         restore_folders(self.folder)
         for path in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
             path.unlink()

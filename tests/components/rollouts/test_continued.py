@@ -18,6 +18,7 @@ from posttrain.components.environments import (
 )
 from posttrain.components.environments.corridor import Corridor
 from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._recorded import Record
 from posttrain.components.rollouts.by_values import ByValues
 from posttrain.components.rollouts.hint_infer import HintInfer
 from posttrain.components.rollouts.step_search import StepSearch
@@ -131,15 +132,20 @@ def test_an_episode_that_differs_starts_anew(kind: str) -> None:
     assert continued.answers.keys() == fresh.answers.keys()
 
 
+def cut_off(progress: Progress) -> None:
+    """Leave of each episode what was answered until the first turn was over."""
+    for name, answer in progress.answers.items():
+        if name.endswith("seen"):
+            del answer["seen"][2:]
+
+
 def test_answers_of_the_record_are_not_requested_again() -> None:
     rollout, environment = scripted(turns(), "record")
     progress, gate = Progress(number=0), Gate()
     first = sampled(rollout, progress, gate)
     asked = list(environment.asked)
     kept = again(progress)
-    for name, answer in kept.answers.items():
-        if name.endswith("seen"):
-            del answer["seen"][2:]  # cut off after the first turn
+    cut_off(kept)
     second = sampled(rollout, kept, gate)
     assert [[s.text for s in t.segments[:3]] for t in second] == [[s.text for s in t.segments[:3]] for t in first]
     new = environment.asked[len(asked) :]
@@ -148,11 +154,16 @@ def test_answers_of_the_record_are_not_requested_again() -> None:
 
 
 def test_what_cannot_go_on_starts_anew() -> None:
-    rollout, _ = scripted(turns(), "anew")
+    rollout, environment = scripted(turns(), "anew")
     progress, gate = Progress(number=0), Gate()
     first = sampled(rollout, progress, gate)
     assert gate.anew == 0
-    second = sampled(rollout, again(progress), gate)
+    asked = list(environment.asked)
+    assert [plain(t) for t in sampled(rollout, again(progress), gate)] == [plain(t) for t in first]
+    assert gate.anew == 0 and environment.asked == asked, "episodes that ended are in the record"
+    kept = again(progress)
+    cut_off(kept)
+    second = sampled(rollout, kept, gate)
     assert gate.anew == 2
     assert [t.token_ids.tolist() for t in second] == [t.token_ids.tolist() for t in first]
 
@@ -163,7 +174,7 @@ def test_the_first_difference_is_found() -> None:
 
     async def play(noise: str) -> None:
         object.__setattr__(environment, "noise", noise)
-        async with environment.open(TASK, lambda: 0.5, record) as instance:
+        async with environment.open(TASK, lambda: 0.5, Record(record, str)) as instance:
             instance.begin()
             for _ in range(3):
                 await instance.step("a")

@@ -18,9 +18,10 @@ import math
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 from posttrain.component import Component
 from posttrain.errors import AlarmStop, UserError
@@ -33,7 +34,8 @@ REQUESTS = 32
 """Most texts of other roles in a turn."""
 Resumes = Literal["replay", "record", "anew"]
 """How a rollout that began in an earlier process goes on: ``replay`` performs its actions again, and compares the
-answers; ``record`` takes the answers from the record, and performs only what is new; ``anew`` starts it again."""
+answers; ``record`` takes the answers from the record, and performs only what is new; ``anew`` does so for an episode
+that has ended, and starts any other one again. The record of the last two is written as the answers come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,13 @@ class Instance:
         """Measurements of the rollout for the record; their means become metrics."""
         return {}
 
+    def account(self) -> Any:
+        """What `verdict` and `measures` are computed from so far, as plain data, where answers come from a record."""
+        return None
+
+    def recall(self, account: Any) -> None:
+        """Go on from this account: the answers so far came from the record. Called after `begin`, before a step."""
+
     async def close(self) -> None:
         """Release resources. Called once, last, however the rollout ended."""
 
@@ -198,23 +207,64 @@ class Environment(Component):
 
     @asynccontextmanager
     async def open(
-        self, task: Task, draw: Draw, record: list[Any] | None = None, write: Writer | None = None
+        self, task: Task, draw: Draw, record: "Record | None" = None, write: Writer | None = None
     ) -> "AsyncIterator[Contained]":
         """A new instance, contained, and closed at the end. Raises `EnvironmentFailed`.
 
         `write` lets other roles write, where an instance requests it. With the record of a rollout it goes on from
         there, and adds to it. Raises `EpisodeChanged` where it cannot.
         """
-        if record and self.resumes == "anew":
-            raise EpisodeChanged(f"an episode of '{self.kind}' cannot go on in another process")
-        with _contained("instance"):
+        with contained("instance"):
             own = self.instance(task, draw)
-            instance = Contained(own, write) if record is None else Continued(own, write, record, self.resumes)
+            instance = Contained(own, write) if record is None else self._continued(own, write, record)
         try:
             await instance.start()
             yield instance
         finally:
             await instance.close()
+
+    def _continued(self, own: Instance, write: Writer | None, record: "Record") -> "Contained":
+        """The instance as the record lets it go on."""
+        if self.resumes != "replay":
+            return Contained(record.recorded(own, self.resumes), write)
+        return Contained(own, write) if record.kept is None else Continued(own, write, record.kept)
+
+
+class Record(Protocol):
+    """What is known of a rollout's episode from an earlier process."""
+
+    @property
+    def kept(self) -> list[Any] | None:
+        """The answers in the checkpoint, to be added to; None where rollouts end in the step that they begin in."""
+
+    def recorded(self, instance: Instance, resumes: Resumes) -> Instance:
+        """The instance, answered from the record where that has an answer. Raises `EpisodeChanged` where it cannot."""
+
+
+class EpisodeJournal(Protocol):
+    """Where a run writes the answers of servers as they come."""
+
+    def take(self, episode: str) -> Sequence[tuple[int, Any]]:
+        """Places and answers of an episode from before this process began. What is taken is not there a second time: an
+        episode that began anew has its answers after those of the first.
+        """
+
+    def add(self, episode: str, place: int, entry: Any) -> None:
+        """Write an answer, as plain data."""
+
+
+_JOURNAL: Final[ContextVar[EpisodeJournal | None]] = ContextVar("answers of servers", default=None)
+open_journal = _JOURNAL.get
+
+
+@contextmanager
+def journaling(journal: EpisodeJournal) -> Iterator[None]:
+    """Inside, answers of servers are written there, and those that are there are not requested again."""
+    token = _JOURNAL.set(journal)
+    try:
+        yield
+    finally:
+        _JOURNAL.reset(token)
 
 
 def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple[Message, ...]:
@@ -250,37 +300,37 @@ class Contained:
 
     async def start(self) -> None:
         """Get ready."""
-        with _contained("start"):
+        with contained("start"):
             await _awaited(self._instance.start())
 
     async def solution(self) -> str | None:
         """The next turn of a player who solves the task, if there is one."""
-        with _contained("solution"):
+        with contained("solution"):
             turn = await _awaited(self._instance.solution())
             return None if turn is None else _of_type(str, turn)
 
     async def finish(self) -> None:
         """Collect the results of a rollout that has ended."""
-        with _contained("finish"):
+        with contained("finish"):
             await _awaited(self._instance.finish())
 
     def begin(self) -> Observation:
         """Return the first observation."""
-        with _contained("begin"):
+        with contained("begin"):
             return _observation(_of_type(Observation, self._instance.begin()))
 
     async def step(self, action: str) -> Outcome:
         """Perform an action, with what other roles write before the turn is over."""
-        with _contained("step"):
-            outcome = _checked(await _awaited(self._instance.step(action)))
+        with contained("step"):
+            outcome = checked(await _awaited(self._instance.step(action)))
         for _ in range(REQUESTS):
             if outcome.request is None:
                 return outcome
             if self._write is None:
                 raise EnvironmentFailed(f"the role '{outcome.request.role}' is to write, and no one does here")
             text = await self._write(outcome.request)
-            with _contained("reply"):
-                after = _checked(await _awaited(self._instance.reply(text)))
+            with contained("reply"):
+                after = checked(await _awaited(self._instance.reply(text)))
             outcome = replace(
                 after,
                 reward=outcome.reward + after.reward,
@@ -291,7 +341,7 @@ class Contained:
 
     def verdict(self) -> Verdict | None:
         """The environment's verdict, if it gives one."""
-        with _contained("verdict"):
+        with contained("verdict"):
             verdict = self._instance.verdict()
             if verdict is not None:
                 _finite(_of_type(Verdict, verdict).value, "the value of a verdict")
@@ -299,43 +349,30 @@ class Contained:
 
     def measures(self) -> dict[str, float]:
         """Measurements of the rollout."""
-        with _contained("measures"):
+        with contained("measures"):
             return {str(name): _finite(value, f"'{name}'") for name, value in self._instance.measures().items()}
 
     async def close(self) -> None:
         """Release resources."""
-        with _contained("close"):
+        with contained("close"):
             await _awaited(self._instance.close())
 
 
 class Continued(Contained):
-    """An instance of a rollout that may have begun in an earlier process."""
+    """An instance of a rollout that may have begun in an earlier process: its actions are performed again."""
 
-    def __init__(self, instance: Instance, write: Writer | None, record: list[Any], resumes: Resumes) -> None:
-        """`record` has an entry for each answer so far: its digest, or all of it where it is not requested again."""
+    def __init__(self, instance: Instance, write: Writer | None, record: list[str]) -> None:
+        """`record` has the digest of each answer so far."""
         super().__init__(instance, write)
-        self._record, self._whole, self._place = record, resumes == "record", 0
+        self._record, self._place = record, 0
 
     def begin(self) -> Observation:
         """Return the first observation."""
-        kept = self._kept()
-        return self._same(Outcome(observation=super().begin()) if kept is None else kept).observation
+        return self._same(Outcome(observation=super().begin())).observation
 
     async def step(self, action: str) -> Outcome:
         """Perform an action."""
-        kept = self._kept()
-        return self._same(await super().step(action) if kept is None else kept)
-
-    def _kept(self) -> Outcome | None:
-        """The next answer of the record, where it is not requested again."""
-        if not self._whole or self._place >= len(self._record):
-            return None
-        kept = dict(self._record[self._place])
-        legal = kept.pop("legal")
-        observation = Observation(
-            text=kept.pop("text"), state_key=kept.pop("state_key"), legal=None if legal is None else tuple(legal)
-        )
-        return Outcome(observation=observation, **kept)
+        return self._same(await super().step(action))
 
     def _same(self, outcome: Outcome) -> Outcome:
         """The outcome, which is in the record now. Raises `EpisodeChanged` where the record has another one."""
@@ -350,7 +387,7 @@ class Continued(Contained):
             "valid": bool(outcome.valid),
             "latency": float(outcome.latency),
         }
-        entry = plain if self._whole else hashlib.blake2b(json.dumps(plain).encode(), digest_size=8).hexdigest()
+        entry = hashlib.blake2b(json.dumps(plain).encode(), digest_size=8).hexdigest()
         if self._place == len(self._record):
             self._record.append(entry)
         elif self._record[self._place] != entry:
@@ -360,11 +397,11 @@ class Continued(Contained):
 
 
 @contextmanager
-def _contained(method: str) -> Iterator[None]:
+def contained(method: str) -> Iterator[None]:
     """Turn all that an environment raises, ``exit()`` included, into `EnvironmentFailed`, but a stop of the run."""
     try:
         yield
-    except (EnvironmentFailed, AlarmStop, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
+    except (EnvironmentFailed, EpisodeChanged, AlarmStop, KeyboardInterrupt, asyncio.CancelledError, GeneratorExit):
         raise
     except BaseException as error:
         raise EnvironmentFailed(f"the environment failed in {method}(): {_explained(error)}") from error
@@ -392,7 +429,8 @@ def _observation(observation: Observation) -> Observation:
     return observation
 
 
-def _checked(outcome: Outcome) -> Outcome:
+def checked(outcome: Outcome) -> Outcome:
+    """The outcome. Raises `TypeError` and `ValueError` for what is none."""
     _of_type(Outcome, outcome)
     _observation(outcome.observation)
     _finite(outcome.reward, "the reward of a turn")

@@ -95,8 +95,8 @@ class Foreign(Environment):
     ``role:user``, or a function of its messages, as ``mine.py:user``. None shows what the user wants at once, and draws
     the moves of other players. A role's model may be an endpoint: ``models.user.source=http://...``."""
     goes_on: Resumes | None = None
-    """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of an
-    MCP server come from the record, and an episode on an OpenEnv server starts anew."""
+    """How an episode that began in an earlier process goes on: see `Resumes`. None is ``replay``, but the answers of a
+    server come from the record; an episode on an OpenEnv server that has not ended starts anew."""
 
     @field_validator("user")
     @classmethod
@@ -283,6 +283,14 @@ class Visit(Instance):
     def measures(self) -> Mapping[str, float]:
         """The sum of rewards of the turns, and numbers of calls where there are tools."""
         return {"rewarded": self._rewarded, **(self._counts if self._tools else {})}
+
+    def account(self) -> Any:
+        """The sum of rewards and the numbers of calls."""
+        return [self._rewarded, dict(self._counts)]
+
+    def recall(self, account: Any) -> None:
+        """Go on from these."""
+        self._rewarded, self._counts = float(account[0]), dict(account[1])
 
     async def close(self) -> None:
         """Give the worker back, or end it with the processes that the episode left behind."""

@@ -1,17 +1,23 @@
 """Episodes that may have begun in an earlier process."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from posttrain.components.environments import EpisodeChanged
+from posttrain.components.rollouts._recorded import Record
 from posttrain.engines import Recalling, Sampler
 
 T = TypeVar("T")
 
 
-def record_of(sampler: Sampler) -> list[Any] | None:
-    """What the environment of a rollout answered so far, to be added to; None where rollouts end in their process."""
-    return sampler.recall() if isinstance(sampler, Recalling) else None
+def record_of(sampler: Sampler) -> Record:
+    """What the environment of a rollout answered so far, to be added to."""
+
+    def name() -> str:
+        drawn = sampler.bind("episode")
+        return f"{drawn.uniform().hex()} {drawn.uniform().hex()}"
+
+    return Record(sampler.recall() if isinstance(sampler, Recalling) else None, name)
 
 
 async def continued(sampler: Sampler, play: Callable[[Sampler], Awaitable[T]]) -> T:
@@ -20,7 +26,6 @@ async def continued(sampler: Sampler, play: Callable[[Sampler], Awaitable[T]]) -
         try:
             return await play(sampler)
         except EpisodeChanged:
-            if not isinstance(sampler, Recalling):
-                raise
-            sampler.forget()
+            if isinstance(sampler, Recalling):
+                sampler.forget()
             sampler = sampler.bind()
