@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from posttrain.components.advantages.by_episode import ByEpisode
 from posttrain.components.advantages.moving_baseline import MovingBaseline
 from posttrain.components.advantages.reinforce_plus_plus import ReinforcePlusPlus
 from posttrain.components.curricula import Curriculum
@@ -24,6 +25,7 @@ from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.reward_model import RewardModel
 from posttrain.components.rewards.sum import Sum
 from posttrain.components.rollouts.independent import Independent
+from posttrain.components.rollouts.summarized import Summarized
 from posttrain.components.rollouts.turns import Turns
 from posttrain.components.tasks.files import Files
 from posttrain.engines import Sampling
@@ -105,6 +107,13 @@ def test_a_group_of_one_has_no_baseline(recipe: Recipe) -> None:
     with pytest.raises(UserError, match=r"rollout\.n is 1, and group_mean compares .* nothing would be learned"):
         warnings(one)
     assert warnings(with_rl(one, advantage=ReinforcePlusPlus(baseline="none"))) == []
+
+
+def test_statistics_of_a_group_count_episodes(recipe: Recipe) -> None:
+    rows = with_rl(recipe, rollout=Summarized(environment=Calculator()))
+    with pytest.raises(UserError, match=r"several rows, and group_mean would count each .* advantage=by_episode"):
+        warnings(rows)
+    assert warnings(with_rl(rows, advantage=ByEpisode())) == []
 
 
 @pytest.mark.parametrize("curriculum", [Bandit(), Ucb(), Evolved(), Variance()])

@@ -116,6 +116,20 @@ def groups_of_one(subject: Subject) -> Iterable[str]:
     return ()
 
 
+def episodes_in_rows(subject: Subject) -> Iterable[str]:
+    """Episodes of several rows, with an advantage that compares rows."""
+    for stage in subject.stages():
+        if stage.rollout is None or not stage.rollout.splits_episodes or stage.advantage is None:
+            continue
+        if stage.advantage.is_relative:
+            raise UserError(
+                f"stage {stage.name}: in rollouts of kind {stage.rollout.kind} an episode may be several rows, and "
+                f"{stage.advantage.kind} would count each of them in the statistics of its group; take "
+                "advantage=by_episode, which counts episodes"
+            )
+    return ()
+
+
 def greedy_rollouts(subject: Subject) -> Iterator[str]:
     """Training rollouts without randomness."""
     for stage in subject.stages():
@@ -345,6 +359,7 @@ CHECKS: tuple[Check, ...] = (
     moments_to_carry,
     samples_elsewhere,
     groups_of_one,
+    episodes_in_rows,
     greedy_rollouts,
     rewards_of_parts,
     judges_itself,

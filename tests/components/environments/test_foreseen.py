@@ -18,7 +18,7 @@ def test_a_forbidden_action_does_not_reach_the_environment() -> None:
     first, outcomes, _, measures = play(foreseen(), DARK, ["wood", "door", "wood", "saw"])
     assert outcomes[0].observation.text == f"It would fail: wood if door:shut.\n{first.text}"
     assert [o.observation.text.startswith("fails") for o in outcomes] == [False, False, False, True]
-    assert measures == {"actions": 3.0, "failed": 1.0, "refused": 1.0, "carried_out": 3.0}
+    assert measures == {"actions": 3.0, "failed": 1.0, "regret": 1.0, "refused": 1.0, "carried_out": 3.0}
 
 
 def test_after_the_last_refusal_the_proposal_is_carried_out_as_it_is() -> None:

@@ -20,11 +20,13 @@ def test_only_the_whole_combination_opens_it_and_nothing_is_shown_before() -> No
     assert first.text == "turn 1\n" and first.legal == ("a", "b", "c", "d")
     assert [o.observation.text for o in outcomes] == ["turn 2\n", "turn 3\n", "turn 4\n"]
     assert [o.done for o in outcomes] == [False, False, True] and all(o.reward == 0 for o in outcomes)
-    assert verdict is not None and verdict.solved and measures == {"right": 3.0}
+    assert verdict is not None and verdict.solved and measures == {"right": 3.0, "regret": 0.0}
     other = "b" if way[1] != "b" else "c"
     _, seen, verdict, measures = play(lock, TASK, [way[0], other, way[2]])
     assert [o.observation for o in seen] == [o.observation for o in outcomes]
-    assert verdict is not None and not verdict.solved and verdict.value == 0 and measures == {"right": 2.0}
+    assert (
+        verdict is not None and not verdict.solved and verdict.value == 0 and measures == {"right": 2.0, "regret": 1.0}
+    )
 
 
 def test_what_is_no_symbol_and_which_combination() -> None:

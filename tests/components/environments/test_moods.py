@@ -22,7 +22,7 @@ def test_the_mood_moves_by_each_reply() -> None:
     # 40 + 3 * 6 - 2 * 4 = 50; a thought is not heard.
     replies = [fit, f"<think>{other}</think>{fit}", other, "hm", fit]
     _, outcomes, verdict, measures = play(calm, TASK, replies)
-    assert measures == {"mood": 50.0, "fits": 0.6}
+    assert measures == {"mood": 50.0, "fits": 0.6, "regret": 1.0}
     assert verdict is not None
     assert not verdict.solved
     assert [outcome.valid for outcome in outcomes] == [True, True, True, False, True]

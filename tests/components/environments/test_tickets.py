@@ -23,7 +23,7 @@ def test_the_right_desk_is_the_verdict() -> None:
     assert [outcome.observation.state_key for outcome in outcomes] == [f"{right[0]}??"] * 3
     assert outcomes[-1].done
     assert verdict is not None
-    assert (verdict.value, verdict.solved, measures) == (1.0, True, {"repeats": 1.0})
+    assert (verdict.value, verdict.solved, measures) == (1.0, True, {"repeats": 1.0, "regret": 0.0})
     wrong = "".join("1" if bit == "0" else "0" for bit in right)
     assert not verdict_of(Tickets(), TASK, [f"={wrong}"]).solved
 

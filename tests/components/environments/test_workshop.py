@@ -47,7 +47,12 @@ def test_preconditions(done: list[str], action: str, works: bool) -> None:
 def test_the_goal_and_the_horizon() -> None:
     every = ["door", "light", "wood", "saw", "cut", "glue", "paint"]
     _, outcomes, verdict, measures = play(Workshop(), DARK, every)
-    assert outcomes[-1].done and verdict is not None and verdict.solved and measures == {"actions": 7.0, "failed": 0.0}
+    assert (
+        outcomes[-1].done
+        and verdict is not None
+        and verdict.solved
+        and measures == {"actions": 7.0, "failed": 0.0, "regret": 0.0}
+    )
     _, outcomes, verdict, measures = play(Workshop(horizon=3), DARK, ["cut"] * 5)
     assert len(outcomes) == 3 and verdict is not None and not verdict.solved and measures["failed"] == 3.0
 

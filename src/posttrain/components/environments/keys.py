@@ -97,9 +97,10 @@ class Room(Instance):
         return Verdict(value=float(self._open), solved=self._open, explanation=f"{self._turns} turns")
 
     def measures(self) -> Mapping[str, float]:
-        """Whether the room is hard, and whether the key was oiled and thrown away."""
+        """Whether the room is hard, whether the key was oiled and thrown away, and what the verdict misses of 1."""
         oiled = self._hard and not self._rusty
-        return {"hard": float(self._hard), "oiled": float(oiled), "lost": float(self._lost)}
+        own = {"hard": float(self._hard), "oiled": float(oiled), "lost": float(self._lost)}
+        return {**own, "regret": 1.0 - float(self._open)}
 
     def _observation(self) -> Observation:
         state = "lost" if self._lost else ("held " if self._held else "") + ("rusty" if self._rusty else "clean")

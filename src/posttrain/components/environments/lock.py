@@ -70,8 +70,8 @@ class Dial(Instance):
         )
 
     def measures(self) -> Mapping[str, float]:
-        """How many symbols are right."""
-        return {"right": float(self._right)}
+        """How many symbols are right, and what the verdict misses of 1."""
+        return {"right": float(self._right), "regret": 1.0 - self.verdict().value}
 
     @property
     def _right(self) -> int:

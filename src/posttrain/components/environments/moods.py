@@ -91,8 +91,9 @@ class Dialogue(Instance):
         return Verdict(value=float(solved), solved=solved, explanation=f"mood {self._mood} after {self._turn} replies")
 
     def measures(self) -> Mapping[str, float]:
-        """The mood, and the share of replies that fit."""
-        return {"mood": float(self._mood), "fits": self._fits / max(1, self._turn)}
+        """The mood, the share of replies that fit, and what the verdict misses of 1."""
+        fits = self._fits / max(1, self._turn)
+        return {"mood": float(self._mood), "fits": fits, "regret": 1.0 - self.verdict().value}
 
     @property
     def _need(self) -> str:

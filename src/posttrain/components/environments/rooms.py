@@ -95,8 +95,9 @@ class Ring(Instance):
         return Verdict(value=share, solved=share == 1.0, explanation=f"{len(self._visited)} rooms visited")
 
     def measures(self) -> Mapping[str, float]:
-        """Rooms that were visited, and rooms that still have light."""
-        return {"rooms": float(len(self._visited)), "lit": float(len(self._lit))}
+        """Rooms that were visited, rooms that still have light, and the share that was missed."""
+        missed = 1.0 - self.verdict().value
+        return {"rooms": float(len(self._visited)), "lit": float(len(self._lit)), "regret": missed}
 
     @property
     def _room(self) -> int:

@@ -82,8 +82,8 @@ class Ticket(Instance):
         )
 
     def measures(self) -> Mapping[str, float]:
-        """Questions that were asked before."""
-        return {"repeats": float(self._repeats)}
+        """Questions that were asked before, and what the verdict misses of 1."""
+        return {"repeats": float(self._repeats), "regret": 1.0 - self.verdict().value}
 
     def _observation(self, text: str, reward: float | None = None) -> Observation:
         known = "".join(self._known.get(place, "?") for place in range(self._rules.facts))

@@ -86,8 +86,9 @@ class Bench(Instance):
         return Verdict(value=float(solved), solved=solved, explanation=f"{self._steps} actions, {self._failed} failed")
 
     def measures(self) -> Mapping[str, float]:
-        """Actions, and those that failed."""
-        return {"actions": float(self._steps), "failed": float(self._failed)}
+        """Actions, those that failed, and what the verdict misses of 1."""
+        regret = 1.0 - self.verdict().value
+        return {"actions": float(self._steps), "failed": float(self._failed), "regret": regret}
 
     def _observation(self, result: str) -> Observation:
         words = [f"{name}:{WORDS.get(name, ('no', 'yes'))[name in self._done]}" for name in NEEDS if name != "paint"]

@@ -2,6 +2,9 @@
 
 A reducer gives a weight for every token, computed from the lengths of all sequences of an optimizer step. The loss is
 then the weighted sum, over any micro-batches: gradient accumulation does not change the result.
+
+A sequence is a row that is learned from. An episode whose history was replaced is several rows (the fact `Row`): it
+weighs as many sequences in means over sequences, and its tokens in a mean over tokens.
 """
 
 from posttrain.component import Component

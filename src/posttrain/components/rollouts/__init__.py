@@ -184,6 +184,11 @@ class Rollout(Component):
         return None
 
     @property
+    def splits_episodes(self) -> bool:
+        """Whether an episode may be several trajectories of a group, which have its one outcome (see `Row`)."""
+        return False
+
+    @property
     def roles(self) -> frozenset[str]:
         """Roles besides the policy whose models it uses; the recipe must have them."""
         return frozenset()

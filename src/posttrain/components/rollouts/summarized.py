@@ -44,6 +44,11 @@ class Summarized(Rollout):
     """Whether only the last row of each episode is given, as in evaluation."""
 
     @property
+    def splits_episodes(self) -> bool:
+        """Where every row is given."""
+        return not self.last
+
+    @property
     def temperature(self) -> float:
         """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
         return self.sampling.temperature or 1.0
