@@ -17,6 +17,11 @@ Measured here over five seeds (`tool_requests`, 60 steps of 16 x 4): 37 % of the
 calls are rewarded, 40 % where whole calls are, 67 % where it is all or nothing. Held-out requests with right layout and
 calls are 42 % [25, 59], 40 % [28, 53] and 43 % [34, 53]: no difference that five seeds can show. With the length the
 completions are no longer (10.2 tokens both): thoughts are empty, and below three words that reward is 0.
+
+By a table that draws a tool, three values and the words of the thought (`docs/experiments/tool_tables.py`, five seeds),
+half of the calls are right after 8.8 [7.8, 9.8] steps with ToolRL's parts, 17.6 [14.2, 21.0] with whole calls and 40.6
+[35.5, 45.7] with all or nothing, nine in ten after 15.6, 25.2 and 47.8. The reward of length lengthens thoughts from
+164 [77, 250] to 512 words, and as many calls are right (99.3 %).
 """
 
 from dataclasses import replace
