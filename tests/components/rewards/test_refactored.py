@@ -1,6 +1,7 @@
 """Refactored functions get a point for each check, and cheats exactly what the sheet states."""
 
 import importlib.util
+from difflib import SequenceMatcher
 
 import pytest
 
@@ -47,6 +48,13 @@ def test_points_by_hand(name: str) -> None:
     score = judge(Refactored(), text, TASK)
     assert (score.value, score.status) == (points, "ok" if points == 3 else "wrong")
     assert judge(Refactored(partial=False), text, TASK).value == (points == 3)
+
+
+def test_a_metric_against_the_input_would_prefer_copies() -> None:
+    """The release's metric in its loop compares with the input; held-out accuracy here counts texts with all checks."""
+    alike = {text: SequenceMatcher(None, SOURCE, text).ratio() for text in (SOURCE, GOLD)}
+    assert alike[SOURCE] == 1.0 > alike[GOLD]
+    assert [judge(Refactored(), text, TASK).status for text in (SOURCE, GOLD)] == ["wrong", "ok"]
 
 
 @pytest.mark.slow
