@@ -10,15 +10,17 @@ import torch
 from httpx2 import AsyncClient
 
 from posttrain.engines import Sampling, wait_for
-from posttrain.engines._phases import named_weights, pieces, update_info
+from posttrain.engines._phases import named_types, named_weights, pieces
 from posttrain.engines._protocol import Link, Place, Unanswered
 from posttrain.engines._remote import RemoteServer
 from posttrain.engines.native import Native
-from posttrain.engines.vllm import VLLM
+from posttrain.engines.sglang import SGLang
+from posttrain.engines.vllm import VLLM, update_info
 from posttrain.errors import AlarmStop, UserError
 from posttrain.models import LoRA, Model
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
+from posttrain.serving.receiving import FromDistributed
 from tests.engines.standing_in import Running, standing_in
 
 PROMPT = np.array([72, 101, 108, 108, 111], np.int64)
@@ -94,6 +96,70 @@ def test_weights_go_in_four_phases_and_in_pieces(
         assert sent[-3]["body"] == {"weight_version": one.service.label} and one.service.label.startswith("1-")
 
 
+def test_weights_go_to_sglang_in_a_session(tiny: Path, tmp_path: Path) -> None:
+    policy = policy_of(tiny)
+    with standing_in(tiny, "sglang") as running:
+        given: dict[str, Any] = {"backoff_seconds": 0.01, "retries": 1, "timeout_seconds": 20.0}
+        engine = SGLang(servers=tuple(one.address for one in running), transfer="gloo", **given)
+        server: Any = engine.serve(policy, 0)
+        assert complete(server) == here(policy, tmp_path / "first")
+        changed(policy)
+        server._phases._most = 8000
+        assert complete(server) == here(policy, tmp_path / "second")
+        weights = named_weights(policy)
+        cut = list(pieces(weights, 8000))
+        assert server.take_timing()["weight_bytes"] == 2 * sum(t.nbytes for t in weights.values()) and len(cut) > 3
+        for rank, one in enumerate(running, 1):
+            sent = [entry for entry in one.service.requests_seen if entry["path"] != "/generate"]
+            before = ["/pause_generation", "/model_info"]
+            after = ["/end_weight_update", "/continue_generation", "/model_info"]
+            piece = "/update_weights_from_distributed"
+            first = [*before, "/init_weights_update_group", "/begin_weight_update", piece, *after]
+            second = [*before, "/begin_weight_update", *[piece] * len(cut), *after]
+            assert [entry["path"] for entry in sent] == first + second
+            assert (sent[0]["body"], sent[3]["body"], sent[-3]["body"]) == ({"mode": "retract"}, {}, {})
+            group = {"rank_offset": rank, "world_size": 3, "group_name": "posttrain", "backend": "gloo"}
+            assert {**sent[2]["body"], "master_port": 0} == {**ADDRESS, "master_port": 0, **group}
+            bodies = [entry["body"] for entry in sent if entry["path"] == piece][1:]
+            for own, body in zip(cut, bodies, strict=True):
+                assert (body["names"], body["dtypes"], body["shapes"]) == named_types(own)
+            assert [body["flush_cache"] for body in bodies] == [False] * (len(cut) - 1) + [True]
+            assert [body.get("weight_version") for body in bodies] == [None] * (len(cut) - 1) + [one.service.label]
+            assert one.service.label.startswith("1-")
+
+
+def test_sglang_takes_no_other_order_and_no_other_fields(tiny: Path) -> None:
+    info = {
+        "names": ["model.norm.weight"],
+        "dtypes": ["float32"],
+        "shapes": [[16]],
+        "group_name": "a",
+        "flush_cache": True,
+    }
+    path, group = "/update_weights_from_distributed", {**ADDRESS, "rank_offset": 1, "group_name": "a"}
+    with standing_in(tiny, "sglang", 1) as (one,):
+        refused(one, path, info, "there is no group a")
+        refused(one, "/end_weight_update", {}, "409.*no update has begun")
+        refused(one, "/begin_weight_update", {}, "409.*there is no group")
+        refused(one, "/begin_weight_update", {"label": "1"}, "status 400")
+        refused(one, "/init_weights_update_group", {**group, "backend": "nccl"}, "backend")
+        refused(one, "/init_weights_update_group", {**group, "rank_offset": 0, "backend": "gloo"}, "trainer has rank 0")
+        one.service._receiver._group, one.service._receiver.name = object(), "a"
+        refused(one, path, info, "409.*no update has begun")
+        refused(one, "/begin_weight_update", {}, "409.*while the server is paused")
+        wait_for(_asked(one, "/pause_generation", {"mode": "retract"}))
+        wait_for(_asked(one, "/begin_weight_update", {}))
+        refused(one, "/begin_weight_update", {}, "409.*begins once")
+        refused(one, "/continue_generation", {}, "409.*has not ended")
+        refused(one, path, {**info, "group_name": "b"}, "there is no group b")
+        refused(one, path, {**info, "names": ["model.norm"]}, "is no weight of this model")
+        refused(one, path, {**info, "shapes": [[17]]}, r"is float32 \[17\]; this model's is \[16\]")
+        refused(one, path, {**info, "load_format": "auto"}, "status 400")
+        refused(one, "/end_weight_update", {}, "409.*weights have not come")
+        one.service._last = FromDistributed(**{**info, "flush_cache": False, "weight_version": "1"})
+        refused(one, "/end_weight_update", {}, "409.*flushed the cache")
+
+
 def test_pieces_have_all_weights_in_order() -> None:
     weights = {
         name: torch.zeros(size, dtype=torch.bfloat16) for name, size in zip("abcd", (10, 10, 90, 1), strict=True)
@@ -115,7 +181,7 @@ def refused(running: Running, path: str, body: Any, message: str) -> None:
 
 def test_another_order_and_other_fields_are_refused(two: list[Running], tiny: Path) -> None:
     one, info = two[0], {"names": ["model.norm.weight"], "dtype_names": ["float32"], "shapes": [[16]]}
-    refused(one, "/update_weights", {"update_info": info}, "409.*/start_weight_update first")
+    refused(one, "/update_weights", {"update_info": info}, "409.*no update has begun")
     refused(one, "/finish_weight_update", {"weight_version": "1"}, "409.*no update has begun")
     refused(one, "/start_weight_update", None, "409.*there is no group")
     refused(one, "/init_weight_transfer_engine", {"master_port": 1}, "status 400")

@@ -362,6 +362,7 @@ def metrics_of(run: Path) -> list[dict[str, float]]:
         ("vllm", {}, "/collective_rpc"),
         pytest.param("vllm", {"transfer": "gloo"}, "/finish_weight_update", marks=pytest.mark.slow),
         pytest.param("sglang", {}, "/update_weights_from_disk", marks=pytest.mark.slow),
+        pytest.param("sglang", {"transfer": "gloo"}, "/end_weight_update", marks=pytest.mark.slow),
     ],
 )
 def test_learning_through_servers_is_learning_here(

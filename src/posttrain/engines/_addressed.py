@@ -46,6 +46,9 @@ Addresses = Annotated[tuple[str, ...], BeforeValidator(_addresses), AfterValidat
 LogProbs = Literal["raw", "processed"]
 Concurrency = Annotated[int, Field(ge=1, le=4096)]
 Retries = Annotated[int, Field(ge=0, le=100)]
+Transfer = Literal["folder", "gloo"]
+Trainer = Annotated[str, Field(min_length=1)]
+Chunk = Annotated[int, Field(ge=1, le=1 << 20)]
 
 
 class Settings(Shape):

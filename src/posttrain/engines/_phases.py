@@ -1,17 +1,11 @@
-"""Weights to vLLM servers in four phases, over HTTP and a process group beside it: requests, order, pieces.
+"""Weights to servers of other programs in phases, over HTTP and a process group beside it: order and pieces.
 
-Read in vLLM 0.33, and not run with it:
-
-    /init_weight_transfer_engine   {"init_info": {master_address, master_port, rank_offset, world_size}}, once a group
-    /pause?mode=wait
-    /start_weight_update           no body
-    /update_weights                {"update_info": {names, dtype_names, shapes}}, for each piece, beside its broadcast
-    /finish_weight_update          {"weight_version"}
-    /resume
+All servers are paused, join a group (once), begin, get the pieces, each beside its broadcast, end, and go on. The
+requests are those of each program: `Routes`.
 
 The trainer is rank 0, the server of place i has rank i + 1. Tensors are broadcast in the order of their names in the
-request, by their bytes. The group here is one of gloo, which works on CPUs. vLLM's own servers form one of NCCL, on
-GPUs, so that only the stand-in (`posttrain.serving.stand_in`) can be its other end.
+request, by their bytes. The group here is one of gloo, which works on CPUs. The programs' own servers form one of NCCL,
+on GPUs, so that only the stand-in (`posttrain.serving.stand_in`) can be its other end.
 """
 
 import asyncio
@@ -21,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from posttrain.engines._protocol import Link, Unanswered, together
 from posttrain.errors import AlarmStop, UserError
@@ -65,11 +59,35 @@ def pieces(weights: "Mapping[str, Tensor]", most: int) -> Iterator[Named]:
         yield own
 
 
-def update_info(piece: Named) -> dict[str, Any]:
-    """The body of a request for a piece."""
+def named_types(piece: Named) -> tuple[list[str], list[str], list[list[int]]]:
+    """Names, types and shapes of a piece."""
     names = [name for name, _ in piece]
     types = [str(tensor.dtype).removeprefix("torch.") for _, tensor in piece]
-    return {"update_info": {"names": names, "dtype_names": types, "shapes": [list(t.shape) for _, t in piece]}}
+    return names, types, [list(tensor.shape) for _, tensor in piece]
+
+
+class Routes(Protocol):
+    """The requests of one program."""
+
+    async def pause(self, link: Link) -> str:
+        """Let a server pause; returns the label of the weights that it has."""
+        ...
+
+    async def join(self, link: Link, address: str, port: int, rank: int, size: int) -> None:
+        """Make it a member of a group whose first rank is at an address."""
+        ...
+
+    async def begin(self, link: Link) -> None:
+        """Begin a change of its weights."""
+        ...
+
+    async def piece(self, link: Link, piece: Named, label: str, *, last: bool) -> None:
+        """Announce a piece, which it then takes from the broadcast."""
+        ...
+
+    async def end(self, link: Link, label: str) -> None:
+        """End the change, and let it go on with the new weights."""
+        ...
 
 
 def join(address: str, port: int, rank: int, size: int, seconds: float) -> Any:
@@ -115,18 +133,17 @@ async def _beside(work: Callable[[], Any]) -> Any:
 class Phases:
     """The trainer's side."""
 
-    def __init__(self, policy: "Policy", address: str, piece_bytes: int, seconds: float) -> None:
+    def __init__(self, routes: Routes, policy: "Policy", address: str, piece_bytes: int, seconds: float) -> None:
         """`address` is where servers reach this process; `seconds` the longest wait for one of them."""
-        self._policy, self._address, self._most, self._seconds = policy, address, piece_bytes, seconds
+        self._routes, self._policy, self._address = routes, policy, address
+        self._most, self._seconds = piece_bytes, seconds
         self._group: Any = None
         self._size: tuple[str, ...] = ()
         """The addresses of the servers of the group."""
 
     async def pause(self, link: Link) -> str:
-        """Let a server end its requests; returns the label that it has."""
-        await link.post("/pause?mode=wait")
-        body = await link.get("/weight_info")
-        return str(body.get("weight_version")) if isinstance(body, Mapping) else ""
+        """Let a server pause; returns the label that it has."""
+        return await self._routes.pause(link)
 
     async def give(self, links: Sequence[Link], label: str, *, anew: bool) -> int:
         """Give servers that have paused the weights of now, and let them go on. Returns the bytes that each got.
@@ -151,20 +168,18 @@ class Phases:
     async def _form(self, links: Sequence[Link]) -> None:
         self._group, self._size = None, ()
         port, size = free_port(self._address), len(links) + 1
-        info = {"master_address": self._address, "master_port": port, "world_size": size}
-        bodies = [{"init_info": {**info, "rank_offset": rank}} for rank in range(1, size)]
-        calls = [link.post("/init_weight_transfer_engine", body) for link, body in zip(links, bodies, strict=True)]
+        calls = [self._routes.join(link, self._address, port, rank, size) for rank, link in enumerate(links, 1)]
         own = _beside(lambda: join(self._address, port, 0, size, self._seconds))
         self._group, *_ = await together([own, *calls])
         self._size = tuple(link.place.address for link in links)
 
     async def _give(self, links: Sequence[Link], label: str) -> int:
-        weights = named_weights(self._policy)
-        await together([link.post("/start_weight_update") for link in links])
-        for piece in pieces(weights, self._most):
-            body = update_info(piece)
+        weights, routes = named_weights(self._policy), self._routes
+        await together([routes.begin(link) for link in links])
+        cut = list(pieces(weights, self._most))
+        for piece in cut:
             own = _beside(partial(broadcast, self._group, [tensor for _, tensor in piece]))
-            await together([own, *(link.post("/update_weights", body) for link in links)])
-        await together([link.post("/finish_weight_update", {"weight_version": label}) for link in links])
-        await together([link.post("/resume") for link in links])
+            last = piece is cut[-1]
+            await together([own, *(routes.piece(link, piece, label, last=last) for link in links)])
+        await together([routes.end(link, label) for link in links])
         return sum(tensor.nbytes for tensor in weights.values())

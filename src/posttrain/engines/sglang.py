@@ -6,8 +6,22 @@
 Weights go there as a folder of safetensors (``/update_weights_from_disk``), which all servers must see. Requests in
 progress are put back, and their caches computed anew.
 
+With ``engine.transfer=gloo`` they go by the requests that SGLang has for a trainer beside it, and a broadcast beside
+them (`posttrain.engines._phases`):
+
+    /init_weights_update_group         {master_address, master_port, rank_offset, world_size, group_name, backend}, once
+    /pause_generation                  {mode: retract}
+    /begin_weight_update               {}
+    /update_weights_from_distributed   {names, dtypes, shapes, group_name, flush_cache}, for each piece, beside its
+                                       broadcast; the last one has weight_version, and flushes the cache
+    /end_weight_update                 {}
+    /continue_generation               {}
+
 Source: SGLang 0.5.23, ``python/sglang/srt/entrypoints/http_server.py`` and ``managers/io_struct.py``, read and not run.
 Seeds count with ``--enable-deterministic-inference`` only.
+
+Differs: that broadcast is by gloo, on CPUs, and that of SGLang by NCCL. So its other end can only be the stand-in,
+`posttrain serve --protocol sglang`.
 """
 
 from collections.abc import Mapping
@@ -18,8 +32,10 @@ from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.engines import Engine, Sampling, Server
-from posttrain.engines._addressed import Addresses, Concurrency, LogProbs, Retries, check
-from posttrain.engines._protocol import Answer, Asked, Link, Protocol, Unanswered, spans_of, text_of
+from posttrain.engines._addressed import Addresses, Chunk, Concurrency, LogProbs, Retries, Trainer, Transfer, check
+from posttrain.engines._phases import Named, Phases, Routes, named_types
+from posttrain.engines._protocol import SHOWN, Answer, Asked, Link, Protocol, Unanswered, spans_of, text_of
+from posttrain.errors.foreign import shown
 
 if TYPE_CHECKING:
     from posttrain.policies import Policy
@@ -79,6 +95,41 @@ class _SGLang(Protocol):
         return text_of(await link.get("/model_info"), "weight_version")
 
 
+GROUP = "posttrain"
+"""The group's name in requests."""
+
+
+async def _done(link: Link, path: str, body: Mapping[str, Any]) -> None:
+    """Post, and see that it was done."""
+    found = await link.post(path, body)
+    if not isinstance(found, Mapping) or not found.get("success"):
+        why = found.get("message") if isinstance(found, Mapping) else found
+        raise Unanswered(f"{path} was not done: {shown(str(why), SHOWN)}")
+
+
+class _Session(Routes):
+    async def pause(self, link: Link) -> str:
+        await link.post("/pause_generation", {"mode": "retract"})
+        body = await link.get("/model_info")
+        return str(body.get("weight_version")) if isinstance(body, Mapping) else ""
+
+    async def join(self, link: Link, address: str, port: int, rank: int, size: int) -> None:
+        place = {"master_address": address, "master_port": port, "rank_offset": rank, "world_size": size}
+        await _done(link, "/init_weights_update_group", {**place, "group_name": GROUP, "backend": "gloo"})
+
+    async def begin(self, link: Link) -> None:
+        await _done(link, "/begin_weight_update", {})
+
+    async def piece(self, link: Link, piece: Named, label: str, *, last: bool) -> None:
+        names, types, shapes = named_types(piece)
+        body = {"names": names, "dtypes": types, "shapes": shapes, "group_name": GROUP, "flush_cache": last}
+        await _done(link, "/update_weights_from_distributed", {**body, "weight_version": label} if last else body)
+
+    async def end(self, link: Link, label: str) -> None:
+        await _done(link, "/end_weight_update", {})
+        await link.post("/continue_generation", {})
+
+
 @frozen
 class SGLang(Engine):
     """Samples on SGLang servers."""
@@ -92,6 +143,12 @@ class SGLang(Engine):
     folder: str = ""
     """Folder to which weights are written, under the same path on this machine and on those of the servers; empty takes
     a temporary one of this machine."""
+    transfer: Transfer = "folder"
+    """How weights get there: as a folder, or by a broadcast, which only the stand-in takes."""
+    trainer: Trainer = "127.0.0.1"
+    """With a broadcast, the address at which the servers reach this process."""
+    chunk_mb: Chunk = 256
+    """With a broadcast, most MiB of one ``/update_weights_from_distributed``; a larger tensor is alone in one."""
     concurrency: Concurrency = 256
     """Most requests at a time to one server."""
     timeout_seconds: PositiveFloat = 600.0
@@ -116,4 +173,7 @@ class SGLang(Engine):
         """The servers for the policy, this process for any other model."""
         from posttrain.engines._remote import serve
 
-        return serve(self, policy, seed)
+        if self.transfer == "folder":
+            return serve(self, policy, seed)
+        phases = Phases(_Session(), policy, self.trainer, self.chunk_mb << 20, self.timeout_seconds)
+        return serve(self, policy, seed, phases)

@@ -10,7 +10,14 @@ Source: vLLM 0.33, ``vllm/entrypoints/serve/disagg`` (tokens in, tokens out) and
 run. The routes for weights ask nobody's name, and ``--api-key`` does not guard them: a private network.
 
 With ``engine.transfer=gloo`` they go in vLLM's four phases (`posttrain.engines._phases`): the same requests in the same
-order, and a broadcast beside them.
+order, and a broadcast beside them:
+
+    /init_weight_transfer_engine   {"init_info": {master_address, master_port, rank_offset, world_size}}, once a group
+    /pause?mode=wait
+    /start_weight_update           no body
+    /update_weights                {"update_info": {names, dtype_names, shapes}}, for each piece, beside its broadcast
+    /finish_weight_update          {"weight_version"}
+    /resume
 
 Differs: that broadcast is by gloo, on CPUs, and that of vLLM by NCCL. So its other end can only be the stand-in,
 `posttrain serve --protocol vllm`.
@@ -18,13 +25,14 @@ Differs: that broadcast is by gloo, on CPUs, and that of vLLM by NCCL. So its ot
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, PositiveFloat
+from pydantic import PositiveFloat
 
 from posttrain.component import frozen
 from posttrain.engines import Engine, Sampling, Server
-from posttrain.engines._addressed import Addresses, Concurrency, LogProbs, Retries, check
+from posttrain.engines._addressed import Addresses, Chunk, Concurrency, LogProbs, Retries, Trainer, Transfer, check
+from posttrain.engines._phases import Named, Phases, Routes, named_types
 from posttrain.engines._protocol import Answer, Asked, Link, Protocol, spans_of, text_of
 
 if TYPE_CHECKING:
@@ -78,6 +86,33 @@ class _VLLM(Protocol):
         return text_of(await link.get("/weight_info"), "weight_version")
 
 
+def update_info(piece: Named) -> dict[str, Any]:
+    """The body of a request for a piece."""
+    names, types, shapes = named_types(piece)
+    return {"update_info": {"names": names, "dtype_names": types, "shapes": shapes}}
+
+
+class _FourPhases(Routes):
+    async def pause(self, link: Link) -> str:
+        await link.post("/pause?mode=wait")
+        body = await link.get("/weight_info")
+        return str(body.get("weight_version")) if isinstance(body, Mapping) else ""
+
+    async def join(self, link: Link, address: str, port: int, rank: int, size: int) -> None:
+        info = {"master_address": address, "master_port": port, "rank_offset": rank, "world_size": size}
+        await link.post("/init_weight_transfer_engine", {"init_info": info})
+
+    async def begin(self, link: Link) -> None:
+        await link.post("/start_weight_update")
+
+    async def piece(self, link: Link, piece: Named, label: str, *, last: bool) -> None:
+        await link.post("/update_weights", update_info(piece))
+
+    async def end(self, link: Link, label: str) -> None:
+        await link.post("/finish_weight_update", {"weight_version": label})
+        await link.post("/resume")
+
+
 @frozen
 class VLLM(Engine):
     """Samples on vLLM servers."""
@@ -93,11 +128,11 @@ class VLLM(Engine):
     folder: str = ""
     """Folder to which weights are written, under the same path on this machine and on those of the servers; empty takes
     a temporary one of this machine."""
-    transfer: Literal["folder", "gloo"] = "folder"
+    transfer: Transfer = "folder"
     """How weights get there: as a folder, or by a broadcast, which only the stand-in takes."""
-    trainer: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    trainer: Trainer = "127.0.0.1"
     """With a broadcast, the address at which the servers reach this process."""
-    chunk_mb: Annotated[int, Field(ge=1, le=1 << 20)] = 256
+    chunk_mb: Chunk = 256
     """With a broadcast, most MiB of one ``/update_weights``; a larger tensor is alone in one."""
     concurrency: Concurrency = 256
     """Most requests at a time to one server."""
@@ -121,9 +156,9 @@ class VLLM(Engine):
 
     def serve(self, policy: "Policy", seed: int) -> Server:
         """The servers for the policy, this process for any other model."""
-        from posttrain.engines._phases import Phases
         from posttrain.engines._remote import serve
 
         if self.transfer == "folder":
             return serve(self, policy, seed)
-        return serve(self, policy, seed, Phases(policy, self.trainer, self.chunk_mb << 20, self.timeout_seconds))
+        phases = Phases(_FourPhases(), policy, self.trainer, self.chunk_mb << 20, self.timeout_seconds)
+        return serve(self, policy, seed, phases)

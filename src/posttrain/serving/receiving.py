@@ -1,14 +1,15 @@
-"""Weights that reach a stand-in for vLLM in four phases: requests, their order, and the group beside them.
+"""Weights that reach a stand-in in phases: requests, their order, and the group beside them.
 
-The other end of `posttrain.engines._phases`. Everything is refused that vLLM 0.33, as read, would not take: another
-order, other fields, names that the model does not have, twice or in another shape, and an end before all have come.
+The other end of `posttrain.engines._phases`. Everything is refused that vLLM 0.33 and SGLang 0.5.23, as read, would not
+take: another order, other fields, names that the model does not have, twice or in another shape, and an end before all
+have come. In place of SGLang, an end is refused too where caches or a label of the old weights would stay.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.component import frozen
-from posttrain.serving.fields import Refused, Text, Whole
+from posttrain.serving.fields import Flag, Refused, Text, Whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,11 +58,42 @@ class Finish:
     weight_version: Text
 
 
+@frozen
+class InitGroup:
+    """``/init_weights_update_group`` of SGLang."""
+
+    master_address: Text
+    master_port: Whole
+    rank_offset: Whole
+    world_size: Whole
+    group_name: Text
+    backend: Literal["gloo"]
+
+
+@frozen
+class FromDistributed:
+    """``/update_weights_from_distributed`` of SGLang."""
+
+    names: tuple[Text, ...]
+    dtypes: tuple[Text, ...]
+    shapes: tuple[tuple[Whole, ...], ...]
+    group_name: Text
+    flush_cache: Flag
+    weight_version: Text | None = None
+
+
+@frozen
+class Nothing:
+    """``/begin_weight_update`` and ``/end_weight_update`` of SGLang."""
+
+
 class Receiver:
     """A server's side of the phases. Calls that wait for others are made in a thread."""
 
     def __init__(self) -> None:
         self._group: Any = None
+        self.name = ""
+        """Of the group, where it has one."""
         self._given: dict[str, Tensor] | None = None
         """What has come since the start; None before it."""
 
@@ -70,21 +102,19 @@ class Receiver:
         """Whether an update has begun and not ended."""
         return self._given is not None
 
-    def join(self, info: InitInfo) -> None:
+    def join(self, info: InitInfo | InitGroup) -> None:
         """Become a member of the group."""
         from posttrain.engines._phases import join
 
         if not 0 < info.rank_offset < info.world_size:
             raise Refused(f"rank_offset={info.rank_offset} in a group of {info.world_size}: the trainer has rank 0")
-        self._given = None
+        self._given, self.name = None, info.group_name if isinstance(info, InitGroup) else ""
         self._group = join(info.master_address, info.master_port, info.rank_offset, info.world_size, LONGEST)
 
-    def start(self, body: Any, is_paused: bool) -> None:
+    def start(self, is_paused: bool) -> None:
         """Begin."""
-        if body is not None:
-            raise Refused("/start_weight_update has no body")
         if self._group is None:
-            raise Refused("there is no group: /init_weight_transfer_engine first", status=409)
+            raise Refused("there is no group yet, which is initialized first", status=409)
         if not is_paused or self.is_open:
             raise Refused("an update begins once, while the server is paused", status=409)
         self._given = {}
@@ -123,5 +153,5 @@ class Receiver:
 
     def _opened(self) -> "dict[str, Tensor]":
         if self._given is None:
-            raise Refused("no update has begun: /start_weight_update first", status=409)
+            raise Refused("no update has begun, which comes first", status=409)
         return self._given

@@ -24,7 +24,16 @@ from posttrain.engines._phases import named_weights
 from posttrain.errors.foreign import parse_json, shown
 from posttrain.errors.temporary import temporary_folder
 from posttrain.serving.fields import Flag, Real, Refused, Text, Whole
-from posttrain.serving.receiving import Finish, Init, Receiver, Update
+from posttrain.serving.receiving import (
+    Finish,
+    FromDistributed,
+    Init,
+    InitGroup,
+    Nothing,
+    Receiver,
+    Update,
+    UpdateInfo,
+)
 from posttrain.serving.server import Service
 from posttrain.types import Completion
 
@@ -135,6 +144,8 @@ class StandIn(Service):
         self._tokens, self._load, self._record = server, load, record
         self._paused = self._loaded = False
         self._receiver = Receiver()
+        self._last: FromDistributed | None = None
+        """The last piece of weights for SGLang."""
 
     def routes(self) -> list[tuple[str, Callable[[Request], Awaitable[Response]], str]]:
         """Those of the program, before its own."""
@@ -159,6 +170,10 @@ class StandIn(Service):
                 ("/pause_generation", self._pause_sglang, "POST"),
                 ("/continue_generation", self._go_on, "POST"),
                 ("/update_weights_from_disk", self._from_disk, "POST"),
+                ("/init_weights_update_group", self._join_group, "POST"),
+                ("/begin_weight_update", self._begin_update, "POST"),
+                ("/update_weights_from_distributed", self._from_distributed, "POST"),
+                ("/end_weight_update", self._end_update, "POST"),
             ],
         }
         return [*own[self.program], *super().routes()]
@@ -211,7 +226,9 @@ class StandIn(Service):
         return JSONResponse({"message": "Weight transfer initialized"})
 
     async def _start_update(self, request: Request) -> Response:
-        self._receiver.start(await self._seen(request), self._paused)
+        if await self._seen(request) is not None:
+            raise Refused("/start_weight_update has no body")
+        self._receiver.start(self._paused)
         return JSONResponse({"message": "Weight update started"})
 
     async def _update(self, request: Request) -> Response:
@@ -220,7 +237,12 @@ class StandIn(Service):
         return JSONResponse({"message": "Weights updated"})
 
     async def _finish_update(self, request: Request) -> Response:
-        wanted, policy = _checked(Finish, await self._seen(request)), self._tokens.policy
+        await self._finish(_checked(Finish, await self._seen(request)).weight_version)
+        return JSONResponse({"message": "Weight update finished"})
+
+    async def _finish(self, label: str) -> None:
+        """Serve the weights that have come from now on."""
+        policy = self._tokens.policy
 
         def finish() -> "ContinuousServer":
             self._receiver.finish(named_weights(policy))
@@ -228,8 +250,35 @@ class StandIn(Service):
                 policy.save(folder)
                 return self._load(folder)  # without what it kept of prompts
 
-        self._tokens, self.label = await self._worker.call(finish), wanted.weight_version
-        return JSONResponse({"message": "Weight update finished"})
+        self._tokens, self.label = await self._worker.call(finish), label
+
+    async def _join_group(self, request: Request) -> Response:
+        info = _checked(InitGroup, await self._seen(request))
+        await self._worker.call(lambda: self._receiver.join(info))
+        return JSONResponse({"success": True, "message": ""})
+
+    async def _begin_update(self, request: Request) -> Response:
+        _checked(Nothing, await self._seen(request))
+        self._receiver.start(self._paused)
+        self._last = None
+        return JSONResponse({"success": True, "message": ""})
+
+    async def _from_distributed(self, request: Request) -> Response:
+        wanted, policy = _checked(FromDistributed, await self._seen(request)), self._tokens.policy
+        if wanted.group_name != self._receiver.name:
+            raise Refused(f"there is no group {shown(wanted.group_name, 60)}")
+        info = UpdateInfo(names=wanted.names, dtype_names=wanted.dtypes, shapes=wanted.shapes)
+        await self._worker.call(lambda: self._receiver.take(info, named_weights(policy)))
+        self._last = wanted
+        return JSONResponse({"success": True, "message": ""})
+
+    async def _end_update(self, request: Request) -> Response:
+        _checked(Nothing, await self._seen(request))
+        last = self._last
+        if last is not None and (not last.flush_cache or last.weight_version is None):
+            raise Refused("the last request neither flushed the cache nor gave a label, or one of them", status=409)
+        await self._finish(last.weight_version or "" if last is not None else "")
+        return JSONResponse({"success": True, "message": ""})
 
     async def _from_disk(self, request: Request) -> Response:
         wanted = _checked(FromDisk, await self._seen(request))
