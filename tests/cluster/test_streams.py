@@ -47,6 +47,14 @@ def test_with_equal_lengths_two_is_the_end() -> None:
         assert alternating / lagged(work, machines, lag, overlapped=True)[-1] == pytest.approx(2.0, abs=0.03)
 
 
+def test_machines_that_all_sample_and_then_all_learn_lose_nothing_by_equal_lengths() -> None:
+    """Of four waves: twice the places halve both phases."""
+    work = [[1.0] * 32] * 100
+    apart, together = Machines(places=8, train=4.0), Machines(places=16, train=2.0)
+    ratio = lagged(work, together, 0)[-1] / lagged(work, apart, 1, overlapped=True)[-1]
+    assert ratio == pytest.approx(1.0, abs=0.03)
+
+
 def test_long_tails_are_hidden_overlapped_and_not_batch_after_batch() -> None:
     rng = np.random.default_rng(0)
     work = np.minimum(rng.lognormal(-0.5, 1.0, (60, 256)), 8.0).tolist()
