@@ -12,7 +12,7 @@ import pytest
 
 from posttrain.cluster._ports import answers, listening, speaks_grpc
 from posttrain.cluster.ray import Ray
-from posttrain.errors import UserError
+from posttrain.errors import RunFailed, UserError
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 
@@ -129,3 +129,22 @@ def test_why_a_ray_was_not_joined_is_one_sentence(
     with pytest.raises(UserError, match=message) as found:
         join(address, {})
     assert "\n" not in str(found.value)
+
+
+def test_a_ray_that_is_not_there_in_time_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    from posttrain.cluster import _opened
+
+    calls = list[str]()
+
+    def init(**options: Any) -> None:
+        calls.append(os.environ["POSTTRAIN_CLUSTER"])
+        if len(calls) != 3:
+            raise Exception("The current node timed out during startup. This could happen because some of the raylet")
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    _opened._start({}, tmp_path)
+    assert calls == [str(tmp_path)] * 3 and "POSTTRAIN_CLUSTER" not in os.environ
+    with pytest.raises(RunFailed, match=r"did not start 3 times, .* this machine is too busy"):
+        _opened._start({}, tmp_path)

@@ -50,6 +50,9 @@ RECIPES = "grpo ppo sft dpo kdrl carft tango chord llamarl asyncflow dump mopps 
 latent steps, a head that its stage applies.
 """
 
+FAST = ("grpo", "dpo")
+"""Run by `make test-fast` too."""
+
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -118,9 +121,13 @@ def run(recipe: Recipe, root: Path) -> dict[str, bytes]:
     return outcome(folder)
 
 
+def marked_slow() -> list[Any]:
+    names = sorted(METHODS) if os.environ.get("POSTTRAIN_RAY") == "all" else RECIPES.split()
+    return [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in names]
+
+
 @needs_ray
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(METHODS) if os.environ.get("POSTTRAIN_RAY") == "all" else RECIPES.split())
+@pytest.mark.parametrize("name", marked_slow())
 def test_a_recipe_on_two_samplers_and_two_learners_is_that_of_one_process(
     name: str, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

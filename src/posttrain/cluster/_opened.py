@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from posttrain.cluster import Result
 from posttrain.cluster._grading import grading_on
@@ -20,13 +20,16 @@ from posttrain.cluster._session import VERSION, Processes
 from posttrain.cluster._workers import Gang
 from posttrain.engines import Engine, Server
 from posttrain.engines._continuous import ContinuousServer
-from posttrain.errors import UserError
+from posttrain.errors import RunFailed, UserError
 from posttrain.errors.temporary import make_temporary, remove_temporary, sweep
 from posttrain.training.learner import InProcess, Learner, Workers
 
 if TYPE_CHECKING:
     from posttrain.cluster._sharded import Parts
     from posttrain.policies import Policy
+
+STARTS: Final = 3
+"""Times that a Ray is started before a run gives up."""
 
 
 class Session(Processes):
@@ -192,22 +195,36 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    os.environ[MARK] = str(folder)  # only while Ray starts: graders of this process are none of its own
-    try:
-        ray.init(
-            address="local",
-            num_cpus=settings.processes,
-            include_dashboard=False,
-            object_store_memory=settings.store_mb << 20,
-            _temp_dir=str(folder),
-            **quiet,
-        )
-    finally:
-        del os.environ[MARK]
+    options: dict[str, Any] = {"num_cpus": settings.processes, "include_dashboard": False, "_temp_dir": str(folder)}
+    _start({**options, "object_store_memory": settings.store_mb << 20, **quiet}, folder)
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _start(options: dict[str, Any], folder: Path) -> None:
+    """Start a Ray, again where the machine is too busy: Ray gives its processes 30 seconds."""
+    import ray
+
+    os.environ[MARK] = str(folder)  # only while Ray starts: graders of this process are none of its own
+    try:
+        for left in reversed(range(STARTS)):
+            try:
+                ray.init(address="local", **options)
+                return
+            except Exception as error:
+                if "timed out during startup" not in str(error):
+                    raise
+                ray.shutdown()
+                end(str(folder), patience=0.0)
+                if not left:
+                    raise RunFailed(
+                        f"Ray did not start {STARTS} times, each time within 30 seconds: this machine is too busy. "
+                        "Try again later, or leave the cluster out; the numbers are the same"
+                    ) from None
+    finally:
+        del os.environ[MARK]
 
 
 def join(address: str, options: dict[str, Any]) -> None:
