@@ -10,17 +10,21 @@ samples: the turns are the solver's, random legal actions, or the word 1. The pa
 - eight rollouts in workers, of which one sleeps in a step: when the others are done, and when it is.
 - a step in a worker that returns 100 characters at once: what the call takes beyond it, on the clock and of processor
   time in both processes.
+- many rollouts in workers at once, a process for each, of which all have begun before the first ends: steps a second on
+  the clock, and the memory of a process that it shares with no other.
 - every environment of this package in one process: steps a second.
 """
 
 import argparse
 import asyncio
+import inspect
 import json
 import time
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from posttrain.cli.world import _environment, _Player, _task
@@ -139,6 +143,50 @@ async def worker_call(calls: int) -> dict[str, float]:
     }
 
 
+async def workers(episodes: int, steps: int = 10) -> dict[str, float]:
+    """Rollouts in processes of their own, all open at once."""
+    with TemporaryDirectory() as folder:  # of its own, so that no process imports what this file does
+        file = Path(folder) / "echo.py"
+        file.write_text(f"import time\n{inspect.getsource(Echo)}", encoding="utf-8")
+        return await _open(Foreign(source=f"{file}:Echo", at_once=episodes), episodes, steps)
+
+
+async def _open(environment: Foreign, episodes: int, steps: int) -> dict[str, float]:
+    environment.check([])
+    began, opened = time.perf_counter(), list[float]()
+    everyone, sizes = asyncio.Event(), list[int]()
+
+    async def one(place: int) -> float:
+        async with environment.open(_task(place), Random(place).random) as instance:
+            instance.begin()
+            opened.append(time.perf_counter() - began)
+            if len(opened) == episodes:
+                everyone.set()
+            await everyone.wait()
+            start = time.perf_counter()
+            for _ in range(steps):
+                await instance.step("0")
+            end = time.perf_counter()
+            visit = instance._instance
+            assert isinstance(visit, Visit) and visit._session is not None
+            sizes.append(_private(visit._session.worker.pid))
+            return end - start
+
+    took = await asyncio.gather(*(one(place) for place in range(episodes)))
+    return {
+        "episodes_at_once": len(took),
+        "seconds_until_all_are_open": max(opened),
+        "steps_a_second": episodes * steps / max(took),
+        "kilobytes_a_process": sum(sizes) / len(sizes),
+    }
+
+
+def _private(pid: int) -> int:
+    """Kilobytes that a process shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
 async def steps_a_second(kind: str, seconds: float) -> float:
     """Steps of rollouts of an environment in a second of processor time."""
     environment = _environment(kind, NEEDED.get(kind, ()))
@@ -164,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "archive": asyncio.run(archive(given.episodes)),
         "sleeping": asyncio.run(sleeping(given.sleep)),
         "worker_call": asyncio.run(worker_call(given.calls)),
+        "workers": asyncio.run(workers(given.episodes)),
         "steps_a_second": {
             kind: asyncio.run(steps_a_second(kind, given.seconds))
             for kind in sorted(Environment.kinds())

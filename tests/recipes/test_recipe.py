@@ -137,8 +137,21 @@ def test_a_stage_that_is_set_to_null_is_left_out() -> None:
 
 
 def test_a_method_without_a_stage_for_an_environment_is_refused() -> None:
-    with pytest.raises(UserError, match=r"'optima' has no stage rl: its stages are sft, isft_1, .*posttrain run grpo"):
-        find_recipe("optima", ["world=textarena:SimpleNegotiation-v0", "models.bob.source=role:policy"])
+    """The message has the whole line that runs."""
+    asked = ["world=textarena:SimpleNegotiation-v0", "models.bob.source=role:policy"]
+    with pytest.raises(UserError, match=r"'optima' has no stage rl: its stages are sft, isft_1, ") as refused:
+        find_recipe("optima", asked)
+    _, _, line = str(refused.value).partition("Write: posttrain run ")
+    assert line == (
+        "grpo world=textarena:SimpleNegotiation-v0 rollout.environment.user=role:bob models.bob.source=role:policy "
+        "sft=null models.policy.shape.context=4096"
+    )
+    recipe = find_recipe(line.split()[0], line.split()[1:])
+    assert list(recipe.stages) == ["rl"] and recipe.models["bob"].source == "role:policy"
+    with pytest.raises(UserError, match=r"Write: posttrain run grpo world=FrozenLake-v1$"):
+        find_recipe("optima", ["world=FrozenLake-v1"])
+    with pytest.raises(UserError, match=r"user=role:bob models.bob.source=role:policy rl.steps=2 sft=null"):
+        find_recipe("optima", ["world=textarena:SimpleNegotiation-v0", "rl.steps=2"])
 
 
 def test_a_path_of_the_recipe_comes_before_one_of_a_stage() -> None:

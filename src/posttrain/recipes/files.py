@@ -15,6 +15,7 @@ command, not to the YAML file. Only ``base`` and ``setting`` are relative to the
 """
 
 import inspect
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -81,10 +82,18 @@ def _check_takes_environment(text: str, recipe: Recipe, changes: Sequence[str]) 
     source = next((change.partition("=")[2] for change in changes if change.startswith(f"{path}=")), None)
     if source is None or "rl" in recipe.stages:
         return
+    own = [change for change in changes if not change.startswith(("stages.rl.", "stages.sft."))]
+    rest = "".join(f" {shlex.quote(change)}" for change in own)
+    if source.startswith("textarena:"):
+        roles = [change.split(".")[1] for change in own if change.startswith("models.") and ".source=" in change]
+        role = next((role for role in roles if role != "policy"), "bob")
+        player = "" if role in roles else f" models.{role}.source=role:policy"
+        # No game of it has a solver to imitate, and its prompts are long.
+        rest = f" rollout.environment.user=role:{role}{player}{rest} sft=null models.policy.shape.context=4096"
     raise UserError(
-        f"world={source} sets {path}, and '{text}' has no stage rl: its stages are {', '.join(recipe.stages)}, with "
-        f"rollouts of their own. Write posttrain run grpo world={source}, or another method with a stage rl. The other "
-        "players of a game are a role: rollout.environment.user=role:bob models.bob.source=role:policy"
+        f"world={source} sets {path}, and '{text}' has no stage rl: its stages are {', '.join(recipe.stages)}, whose "
+        f"rollouts are conversations of their own. An environment takes a method with a stage rl, such as grpo. Write: "
+        f"posttrain run grpo world={source}{rest}"
     )
 
 

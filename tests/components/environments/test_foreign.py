@@ -293,3 +293,36 @@ def test_mcp(tmp_path: Path) -> None:
         assert [outcome.observation.text for outcome in outcomes] == ["\npaid 3\n", "\npaid 6\n"]
     with pytest.raises(EnvironmentFailed, match="the server ended"):
         played(server, ['<tool_call>{"name": "die"}</tool_call>'])
+
+
+def test_episodes_wait_for_one_another_beyond_a_number_and_are_the_same(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class Mine:\n"
+        "    def reset(self, seed):\n        self.seed = seed\n        return 'go'\n"
+        "    def step(self, action):\n        return f'{self.seed % 97}{action}', 0.0, False, False, {}\n"
+    )
+    found = []
+    for most in (2, 6):
+        environment = Foreign(source=f"{tmp_path}/mine.py:Mine", at_once=most)
+        open_now, peak = [0], [0]
+
+        async def one(
+            place: int, environment: Foreign = environment, now: list[int] = open_now, top: Any = peak
+        ) -> str:
+            async with environment.open(Task(key=f"a{place}", prompt="x"), lambda: 0.5) as instance:
+                now[0] += 1
+                top[0] = max(top[0], now[0])
+                instance.begin()
+                outcome = await instance.step("b")
+                await asyncio.sleep(0.01)
+                now[0] -= 1
+                return outcome.observation.text
+
+        async def together(one: Any = one) -> list[str]:
+            return list(await asyncio.gather(*(one(place) for place in range(6))))
+
+        found.append(asyncio.run(together()))
+        assert peak[0] <= most
+    assert found[0] == found[1]
+    with pytest.raises(ValueError, match="at_once"):
+        Foreign(at_once=0)

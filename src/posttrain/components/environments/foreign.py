@@ -61,7 +61,7 @@ _SERVERS: Mapping[str, Resumes] = {"mcp": "record", "openenv": "anew"}
 _USERS = ("tau2", "textarena", "open_spiel", "pettingzoo")
 _TURNS = 6
 """Most turns of the episode that is played twice."""
-_PRELOAD = "posttrain.components.environments._foreign.serving"
+_PRELOAD = "posttrain.components.environments._foreign"
 
 
 @frozen
@@ -85,6 +85,8 @@ class Foreign(Environment):
     """Longest observation; the rest is cut, and the cut is marked."""
     latency: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     """What a turn of it takes, in the time of a sampled token; see `Outcome.latency`."""
+    at_once: Annotated[int, Field(ge=1, le=4096)] = 64
+    """Most episodes at a time: each has a process, with memory of its own. Others wait; results do not depend on it."""
     solved_at: float = 1.0
     """Sum of rewards from which an episode counts as solved."""
     repeatable: bool = True
@@ -197,7 +199,8 @@ class Foreign(Environment):
         }
         seconds = self.step_seconds
         limits = Limits(cpu_seconds=seconds / 3, wall_seconds=seconds, memory_mib=self.memory_mib)
-        return Runner(f"{_PRELOAD}:open_environment", argument, limits=limits, preload=(_PRELOAD,), workers=64)
+        preload = (f"{_PRELOAD}.serving", f"{_PRELOAD}.{split(self.source)[0]}")
+        return Runner(f"{preload[0]}:open_environment", argument, limits=limits, preload=preload, workers=self.at_once)
 
     def __getstate__(self) -> dict[str, Any]:
         """The settings without the workers."""
