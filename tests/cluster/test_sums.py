@@ -127,15 +127,18 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("large", [False, True], ids=["small", "large vocabulary"])
+@pytest.mark.parametrize("large", ["", "one product", "chunks"], ids=["small", "large vocabulary", "in chunks"])
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_gradients_are_those_of_one_process_bit_for_bit(
-    kind: str, large: bool, policy_with: Callable[..., Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, large: str, policy_with: Callable[..., Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a large vocabulary, logits are computed in chunks, and gradients go to the sum one by one."""
+    """Of a large vocabulary, gradients go straight to the sum: those of a single product, or of one chunk of logits
+    after the other.
+    """
     model, learning = KINDS[kind]
-    if large:
+    if large == "chunks":
         monkeypatch.setattr(_signals, "CHUNK_LOGITS", 1)
+    if large:
         monkeypatch.setattr(vocabulary, "LARGE", 1)
     settings = Learning(micro_batch_tokens=96, **learning)
 

@@ -64,7 +64,7 @@ KEPT = {"before_forward": [-5], "after_forward": [-3, -2]}
 @pytest.fixture(autouse=True)
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leaves their number as it was; and a matrix unit, where there is one, is no reason not to test bfloat16."""
-    monkeypatch.setattr(layers, "_has_matrix_unit", lambda: False)
+    monkeypatch.setattr(layers, "has_matrix_unit", lambda: False)
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -271,7 +271,7 @@ def test_what_is_not_covered_is_left_to_the_modules() -> None:
 @wide
 def test_a_matrix_unit_does_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     cases = case_of("qwen3"), case_of("qwen3", dtype=torch.bfloat16)
-    monkeypatch.setattr(layers, "_has_matrix_unit", lambda: True)
+    monkeypatch.setattr(layers, "has_matrix_unit", lambda: True)
     assert [case.is_covered for case in cases] == [True, False]
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from posttrain.kernels.memory import take_large_pages
+from posttrain.kernels.memory import Block, block_of, shared_block, take_large_pages
+from posttrain.kernels.rooms import LINE, on_lines, room_in, shared_room
 
 SCRIPT = """
 import resource, torch
@@ -56,3 +58,45 @@ def _flags(address: int) -> bool:
         elif inside and first == "VmFlags:":
             return "hg" in rest.split()
     raise AssertionError("the place is not mapped")
+
+
+def test_a_block_is_lent_to_one_user_after_the_other() -> None:
+    block = Block(4 * LINE)
+    room = room_in(block, 4 * LINE)
+    assert room is not None
+    one, other = room.take((3, 5), torch.float32), room.take((7,), torch.uint8)
+    assert (
+        other.data_ptr() - one.data_ptr() == LINE and on_lines(60) == on_lines(64) == LINE and on_lines(65) == 2 * LINE
+    )
+    one.fill_(2.0)
+    other.fill_(9)
+    assert bool((one == 2).all()) and one.is_contiguous()
+    place = one.data_ptr()
+    assert room_in(block, LINE) is None  # it is lent
+    del room, other
+    view = one[1]
+    del one
+    assert block.lend() is None  # a view is enough
+    del view
+    again = room_in(block, LINE)
+    assert again is not None and again.take((2,), torch.float64).data_ptr() == place
+    assert room_in(Block(LINE), 2 * LINE) is None and room_in(None, LINE) is None
+
+
+def test_tensors_outlive_the_holder_of_their_block() -> None:
+    block = Block(LINE)
+    room = room_in(block, LINE)
+    assert room is not None
+    tensor = room.take((16,), torch.float32).fill_(3.0)
+    del block, room
+    assert tensor.tolist() == [3.0] * 16
+
+
+def test_all_share_the_block_that_is_held() -> None:
+    assert shared_block() is None and shared_room(LINE) is None
+    small = block_of(LINE)
+    assert block_of(10) is small and shared_block() is small
+    large = block_of(2 * LINE)
+    assert large is not small and block_of(LINE) is large and shared_room(2 * LINE) is not None
+    del large
+    assert shared_block() is None and small.size == LINE

@@ -60,12 +60,20 @@ def test_it_equals_float64_and_adds_to_what_is_there(dtype: torch.dtype) -> None
 
 def test_sums_that_are_rounded_first(dtype: torch.dtype) -> None:
     """Also where a sum has more terms than are added before it is stored."""
-    for terms in (100, products.DEEP, products.DEEP + 1):
+    for terms in (100, products.deepest(dtype), products.deepest(dtype) + 1):
         a, b = matrix(50, terms, dtype, True, 0), matrix(terms, 70, dtype, False, 1)
         whole = products.product(a, b).to(dtype).float()
         assert torch.equal(products.product(a, b, rounded=True), whole)
         there = torch.full((50, 70), 0.1)
         assert torch.equal(products.product(a, b, added_to=there.clone(), rounded=True), there + whole)
+
+
+def test_in_their_own_type_it_is_the_same_rounded_once(dtype: torch.dtype) -> None:
+    for rows, columns, terms in (*SIZES, (50, 70, products.deepest(dtype) + 1), (3, 4, 0)):
+        for of_a, of_b in itertools.product((False, True), repeat=2):
+            a, b = matrix(rows, terms, dtype, of_a, 0), matrix(terms, columns, dtype, of_b, 1)
+            found = products.matmul(a, b)
+            assert found.dtype == dtype and torch.equal(found, products.product(a, b).to(dtype))
 
 
 def test_by_hand() -> None:
@@ -111,5 +119,5 @@ def test_the_gradient_of_a_large_matrix_is_that_of_a_small_one(monkeypatch: pyte
     x, y = matrix(50, 70, torch.float32, False, 0), matrix(50, 90, torch.float32, False, 1)
     small = layers.outer(x, y)
     assert torch.equal(small, x.t() @ y)
-    monkeypatch.setattr(layers, "LARGE", 0)
+    monkeypatch.setattr(layers, "LARGE_MATRIX", 0)
     assert (layers.outer(x, y) - small).abs().max() < 1e-4

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from posttrain.kernels.products import has_wide_vectors
 from posttrain.policies import vocabulary
-from posttrain.policies.vocabulary import embedded, logits, rounded_once
+from posttrain.policies._memory import recomputed
+from posttrain.policies.vocabulary import Total, embedded, logits, rounded_once
 from posttrain.training.masters import Masters
 
 CHUNKS = 40
@@ -19,7 +20,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vocabulary, "LARGE", 1)
 
 
-def tied(weight_VD: Tensor) -> tuple[Tensor, Callable[[], None]]:
+def tied(weight_VD: Tensor, chunks: int = CHUNKS) -> tuple[Tensor, Callable[[], None]]:
     """[V, D] in float64 what the gradient of a tied matrix is, and what computes it: many chunks with like gradients,
     whose sum in bfloat16 stops growing.
     """
@@ -30,11 +31,11 @@ def tied(weight_VD: Tensor) -> tuple[Tensor, Callable[[], None]]:
     of_rows_TD = torch.ones(8, weight_VD.shape[1], dtype=weight_VD.dtype)
 
     def backward() -> None:
-        for _ in range(CHUNKS):
-            logits(hidden_TD, weight_VD).backward(of_logits_TV)  # type: ignore[no-untyped-call]
-        embedded(ids_T, weight_VD).backward(of_rows_TD)  # type: ignore[no-untyped-call]
+        rows_TD = embedded(ids_T, weight_VD)
+        made = [logits(hidden_TD, weight_VD) for _ in range(chunks)]
+        torch.autograd.backward([*made, rows_TD], [of_logits_TV] * chunks + [of_rows_TD])
 
-    exact_VD = CHUNKS * (of_logits_TV.double().t() @ hidden_TD.double())
+    exact_VD = chunks * (of_logits_TV.double().t() @ hidden_TD.double())
     return exact_VD.index_add(0, ids_T, of_rows_TD.double()), backward
 
 
@@ -66,14 +67,13 @@ def test_a_master_gets_what_the_weight_would_have_got() -> None:
     assert weight_VD.grad is not None
     rounded_VD = weight_VD.grad.float()
     for before in (None, torch.full((12, 5), 1e-3)):
-        master_VD = torch.zeros(12, 5, requires_grad=True)
-        master_VD.grad = None if before is None else before.clone()
         weight_VD.grad = None
+        total = Total(None if before is None else before.clone(), torch.float32)
         with rounded_once() as sums:
+            sums.collect(weight_VD, total)
             backward()
-            sums.give(weight_VD, master_VD)
-        assert master_VD.grad is not None and weight_VD.grad is None
-        assert torch.equal(master_VD.grad, rounded_VD if before is None else before + rounded_VD)
+        assert total.sum_VD is not None and weight_VD.grad is None
+        assert torch.equal(total.sum_VD, rounded_VD if before is None else before + rounded_VD)
 
 
 @pytest.mark.usefixtures("large")
@@ -118,10 +118,60 @@ def test_the_memory_of_a_sum_is_written_over_by_the_next(dtype: torch.dtype, kep
     with masters.reusing():
         together = micro_batches(2)
         spare = masters.spare or []
-        assert len(spare) == (total.grad is not None and total.grad.dtype == torch.float32)
+        assert len(spare) == 1
         places = [one.fill_(float("nan")).data_ptr() for one in spare]  # nothing of it is read
         together += micro_batches(1)
         if has_wide_vectors():  # torch's own products take no room
             assert [one.data_ptr() for one in masters.spare or []] == places
     assert masters.spare is None
     assert all(map(torch.equal, together, apart))
+
+
+@pytest.mark.skipif(not has_wide_vectors(), reason="there are no own products")
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_single_product_is_added_at_once_with_the_bits_of_a_sum_apart(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the embedding reads too, some of them twice, are rounded after it has added to them."""
+
+    def after(slices: int) -> Tensor:
+        weight_VD = torch.nn.Parameter(torch.zeros(12, 5, dtype=dtype))
+        masters = Masters({"embedding": weight_VD}, kept=True)
+        _, backward = tied(weight_VD, chunks=1)
+        for _ in range(slices):
+            with masters.collecting({"embedding"}):
+                backward()
+        found = masters.parameters["embedding"].grad
+        assert found is not None and found.dtype == torch.float32
+        return found
+
+    at_once = [after(slices) for slices in (1, 2, 5)]
+    asked = []
+    monkeypatch.setattr(vocabulary._Slice, "is_whole", lambda *given: bool(asked.append(given)))
+    assert all(map(torch.equal, at_once, [after(slices) for slices in (1, 2, 5)]))
+    assert len(asked) == 8
+
+
+@pytest.mark.skipif(not has_wide_vectors(), reason="there are no own products")
+@pytest.mark.usefixtures("large")
+def test_of_several_products_none_is_added_at_once() -> None:
+    """Nor of one that is computed a second time, since others follow."""
+    weight_VD, total = torch.nn.Parameter(torch.zeros(12, 5)), Total(None, torch.float32)
+    hidden_TD, grad_TV = torch.ones(3, 5), torch.ones(3, 12)
+
+    def run(hidden_TD: Tensor) -> tuple[Tensor, ...]:
+        return (logits(hidden_TD, weight_VD),)
+
+    for several in (
+        lambda: [logits(hidden_TD, weight_VD) for _ in range(2)],
+        lambda: list(recomputed(run, hidden_TD.requires_grad_())),
+    ):
+        with rounded_once() as sums:
+            sums.collect(weight_VD, total)
+            for made in several():
+                made.backward(grad_TV)  # type: ignore[no-untyped-call]
+                assert total.sum_VD is None
+            sums.give(weight_VD)
+        assert total.sum_VD is not None
+        total.sum_VD = None

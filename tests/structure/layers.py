@@ -32,7 +32,7 @@ ROWS: dict[str, str] = {
     "components.diagnostics": "base engines policies",
     # The defaults of a learner's settings are members.
     "components.controllers.*": "base components.controllers",
-    "training": "base policies statistics components.balances components.controllers components.optimizers "
+    "training": "base kernels policies statistics components.balances components.controllers components.optimizers "
     "components.reducers components.schedules components.controllers.* components.optimizers.* components.schedules.*",
     "components.hooks": "base policies training",
     "grading": "base sandbox components.rewards",

@@ -9,12 +9,16 @@ import torch
 from posttrain.components.objectives.ppo_clip import PPOClip
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.reducers.tokens import Tokens as TokenMean
-from posttrain.kernels import layers
+from posttrain.kernels import layers, products
+from posttrain.kernels.memory import shared_block
 from posttrain.models import Model
+from posttrain.policies._decoding import Decoding
+from posttrain.policies.decoder import Decoder
 from posttrain.policies.folder import new_folder
 from posttrain.policies.language_model import LanguageModelPolicy
 from posttrain.policies.loading import load_policy
 from posttrain.signals import ADVANTAGE, BEHAVIOR_LOGP, LOGP, OLD_LOGP
+from posttrain.training import masters
 from posttrain.training.learner import Learner, Loss
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -135,3 +139,71 @@ def test_weights_that_something_else_changed_are_taken_over(tmp_path: Path) -> N
     halved = weights_of(policy)
     learner.step(examples(), LOSS, progress=0.0)
     assert (weights_of(policy) - halved).abs().max() < 1e-2 * halved.abs().max()
+
+
+@pytest.mark.skipif(not layers.has_wide_vectors(), reason="there are no own products")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_and_prepared_weights_take_turns_in_one_block(
+    dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the bits of gradients in memory of their own; a gradient that is kept is not written over."""
+
+    def gradients_of(learner: Learner) -> list[torch.Tensor]:
+        learner.accumulate(examples(), LOSS, 0.0)
+        return [p.grad for p in learner.parameters.values() if p.grad is not None]
+
+    alone = [gradient.clone() for gradient in gradients_of(learner_of(policy_in(tmp_path / "model", dtype)))]
+    assert shared_block() is None
+    monkeypatch.setattr(masters, "LARGE", 1)
+    monkeypatch.setattr(products, "LARGE_MATRIX", 1)
+    policy = policy_in(tmp_path / "model", dtype)
+    learner = learner_of(policy)
+    first = gradients_of(learner)
+    assert all(map(torch.equal, first, alone)) and first[1].dim() == 2
+    block = shared_block()
+    assert block is not None and block.lend() is None
+    places, kept = [gradient.data_ptr() for gradient in first], first[1]  # of a layer: that of few words is torch's
+    copy = kept.clone()
+    del first
+    learner.own.drop()
+    assert isinstance(policy.body, Decoder)
+    assert Decoding(policy.body)._room is None  # the block is lent
+    second = gradients_of(learner)
+    assert all(map(torch.equal, second, alone)) and torch.equal(kept, copy)
+    del second, kept
+    learner.own.drop()
+    decoding = Decoding(policy.body)
+    assert decoding._room is not None and block.lend() is None
+    del decoding
+    assert len(set(places) & {gradient.data_ptr() for gradient in gradients_of(learner)}) > 3
+    del learner, block
+    assert shared_block() is None
+
+
+def test_only_weights_that_were_touched_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = policy_in(tmp_path / "model")
+    learner = learner_of(policy)
+    compared: list[torch.Size] = []
+
+    def counted(one: torch.Tensor, other: torch.Tensor) -> bool:
+        compared.append(one.shape)
+        return not torch.equal(one, other)
+
+    monkeypatch.setattr(masters, "_is_other", counted)
+    learner.step(examples(), LOSS, progress=0.0)
+    learner.step(examples(), LOSS, progress=0.0)
+    assert not compared
+    name, weight = next(iter(policy.named_parameters()))
+    with torch.no_grad():
+        weight.mul_(2)
+    learner.masters.follow()
+    assert compared == [weight.shape] and torch.equal(learner.parameters[name], weight.float())
+    learner.masters.follow()
+    assert len(compared) == 1
+    numbers, tensors = learner.state()
+    learner.load_state(
+        numbers, {key: tensor + 1 if key.endswith("|master") else tensor for key, tensor in tensors.items()}
+    )
+    learner.masters.follow()
+    assert len(compared) == 1 + len(learner.masters.own)
+    assert torch.equal(learner.parameters[name], weight.float())

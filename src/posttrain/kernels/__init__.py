@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from posttrain.kernels._build import built, folder
 from posttrain.kernels._layout import PackedLayout
+from posttrain.kernels.rooms import Room
 from posttrain.statistics.philox import uniform as _uniform
 
 __all__ = [
@@ -222,12 +223,13 @@ class DecoderSizes:
     """Of the norms of queries and keys."""
 
 
-def packed_matrix(weight_OI: Tensor) -> Tensor:
+def packed_matrix(weight_OI: Tensor, room: Room | None = None) -> Tensor:
     """A copy of a matrix [outputs, inputs] in the layout of `decode`, as bytes; for `usable` tensors."""
     from posttrain.kernels._cpu import call, packed_bytes
 
-    packed = torch.empty(packed_bytes(weight_OI.dtype, *weight_OI.shape), dtype=torch.uint8)
-    call("pack", weight_OI.dtype, *weight_OI.shape, weight_OI.contiguous(), packed, threads=False)
+    size = packed_bytes(weight_OI.dtype, *weight_OI.shape)
+    packed = torch.empty(size, dtype=torch.uint8) if room is None else room.take((size,), torch.uint8)
+    call("pack", weight_OI.dtype, *weight_OI.shape, weight_OI.contiguous(), packed)
     return packed
 
 

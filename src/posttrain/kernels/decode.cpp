@@ -54,16 +54,17 @@ template <typename T> static int64_t packed_bytes(int64_t outputs, int64_t input
     return up_to(outputs, PANEL) * each;
 }
 
-template <typename T> static void pack(int64_t outputs, int64_t inputs, const T *weight, char *packed) {
-    std::memset(packed, 0, packed_bytes<T>(outputs, inputs));
-    for (int64_t o = 0; o < outputs; o++) {
-        const T *row = weight + o * inputs;
-        if (in_pairs<T>()) {
-            T *panel = (T *)packed + o / PANEL * PANEL * up_to(inputs, 32) + o % PANEL / 16 * 512 + o % 16 * 2;
-            for (int64_t i = 0; i < inputs; i++) panel[i / 32 * 1024 + i % 32 / 2 * 32 + i % 2] = row[i];
-        } else {
-            float *panel = (float *)packed + o / PANEL * PANEL * inputs + o % PANEL;
-            for (int64_t i = 0; i < inputs; i++) panel[i * PANEL] = load(row[i]);
+template <typename T> static void pack(int64_t outputs, int64_t inputs, const T *weight, char *packed, int threads) {
+    int64_t size = packed_bytes<T>(PANEL, inputs);
+#pragma omp parallel for num_threads(threads)
+    for (int64_t first = 0; first < outputs; first += PANEL) {
+        char *own = packed + first / PANEL * size;
+        if (first + PANEL > outputs || inputs % 32) std::memset(own, 0, size);
+        for (int64_t o = 0; o < std::min(PANEL, outputs - first); o++) {
+            const T *row = weight + (first + o) * inputs;
+            T *pairs = (T *)own + o / 16 * 512 + o % 16 * 2;
+            for (int64_t i = 0; in_pairs<T>() && i < inputs; i++) pairs[i / 32 * 1024 + i % 32 / 2 * 32 + i % 2] = row[i];
+            for (int64_t i = 0; !in_pairs<T>() && i < inputs; i++) ((float *)own)[i * PANEL + o] = load(row[i]);
         }
     }
 }
@@ -475,8 +476,8 @@ static void product(int64_t rows, int64_t inputs, int64_t outputs, const T *x, c
 
 #define EXPORTS(T, NAME)                                                                                               \
     extern "C" int64_t packed_bytes_##NAME(int64_t outputs, int64_t inputs) { return packed_bytes<T>(outputs, inputs); }\
-    extern "C" void pack_##NAME(int64_t outputs, int64_t inputs, const T *weight, char *packed) {                      \
-        pack<T>(outputs, inputs, weight, packed);                                                                      \
+    extern "C" void pack_##NAME(int64_t outputs, int64_t inputs, const T *weight, char *packed, int threads) {         \
+        pack<T>(outputs, inputs, weight, packed, threads);                                                             \
     }                                                                                                                  \
     extern "C" void decode_##NAME(int64_t layers, int64_t batch, int64_t width, int64_t heads, int64_t key_heads,      \
                                   int64_t head_width, int64_t mlp_width, float eps, float head_eps, const void *layer, \

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <omp.h>
 
-const int64_t DEEP = 640;   // terms of a sum between two stores: a panel of so many stays in the second cache
 const int64_t HIGH = 1536;  // rows that are copied before they are multiplied
 const int64_t BROAD = 1024; // columns that are
 const int64_t BLOCK = 48;   // rows of a task
@@ -32,6 +31,8 @@ template <typename T> using GivenOf = Given;
 #endif
 template <typename T> using Number = std::conditional_t<PAIRS<T>, int32_t, float>;
 template <typename T> const int64_t STEP = PAIRS<T> ? 2 : 1; // terms that are multiplied at once
+// Terms of a sum between two stores: a panel of so many stays in the second cache.
+template <typename T> const int64_t DEEP = 640 * STEP<T>;
 
 template <typename T> static Number<T> number(Matrix<T> a, int64_t row, int64_t column, int64_t columns) {
     if constexpr (PAIRS<T>) {
@@ -95,33 +96,37 @@ struct Sum {
 };
 
 // Some rows of up to 64 columns of `out`. `given` is that of the first tile, and that of the next is `by_tile` on.
-template <typename T>
+template <typename T, typename Out>
 static void block(int64_t rows, int64_t steps, int64_t columns, GivenOf<T> given, int64_t by_tile, const Laid<T> *panel,
-                  float *out, int64_t out_stride, Sum sum) {
+                  Out *out, int64_t out_stride, Sum sum) {
     Soon nothing;
     float aside[TALL * COLUMNS];
     for (int64_t row = 0; row < rows; row += TALL, given.at += by_tile, out += TALL * out_stride) {
-        if (columns == COLUMNS && !sum.rounded) {
-            tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, sum.add, nothing);
-            continue;
-        }
+        for (int64_t r = 0; sum.add && r < std::min(TALL, rows - row); r++) // they come while the sums are made
+            for (int64_t c = 0; c < columns; c += 64 / sizeof(Out)) __builtin_prefetch(out + r * out_stride + c, 1);
+        if constexpr (std::is_same_v<Out, float>)
+            if (columns == COLUMNS && !sum.rounded) {
+                tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, sum.add, nothing);
+                continue;
+            }
         tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, aside, COLUMNS, false, nothing);
         for (int64_t r = 0; r < std::min(TALL, rows - row); r++)
             for (int64_t c = 0; c < columns; c++) {
-                float *to = out + r * out_stride + c, found = aside[r * COLUMNS + c];
+                float found = aside[r * COLUMNS + c];
+                Out *to = out + r * out_stride + c;
                 T whole;
                 store(whole, found);
                 if (sum.rounded) found = load(whole);
-                *to = sum.add ? *to + found : found;
+                store(*to, sum.add ? load(*to) + found : found);
             }
     }
 }
 
-// out [rows][columns] = a . b. Sums of more than `DEEP` terms are not rounded.
-template <typename T>
-static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matrix<T> b, float *out, int64_t out_stride,
+// out [rows][columns] = a . b. Sums of more than `DEEP` terms are not rounded, and are stored as floats.
+template <typename T, typename Out>
+static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matrix<T> b, Out *out, int64_t out_stride,
                  Sum sum, int threads) {
-    int64_t deep = up_to((terms + (terms + DEEP - 1) / DEEP - 1) / ((terms + DEEP - 1) / DEEP), 2);
+    int64_t parts = (terms + DEEP<T> - 1) / DEEP<T>, deep = up_to((terms + parts - 1) / parts, 2);
     // Rows are read where they are if they are what a tile is given: floats, or whole pairs.
     bool in_place = a.by_column == 1 && sizeof(Number<T>) == STEP<T> * sizeof(T) && a.by_row % STEP<T> == 0 &&
                     terms % STEP<T> == 0;
@@ -169,6 +174,13 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
                                 int64_t add, int64_t rounded, int threads) {                                           \
         gemm<T>(rows, columns, terms, {a, a_by_row, a_by_column}, {b, b_by_row, b_by_column}, out, columns,            \
                 {add != 0, rounded != 0}, threads);                                                                    \
+    }                                                                                                                  \
+    extern "C" int64_t deepest_##NAME() { return DEEP<T>; }                                                            \
+    extern "C" void gemm_rounded_##NAME(int64_t rows, int64_t columns, int64_t terms, const T *a, int64_t a_by_row,      \
+                                      int64_t a_by_column, const T *b, int64_t b_by_row, int64_t b_by_column, T *out,  \
+                                      int threads) {                                                                   \
+        gemm<T>(rows, columns, terms, {a, a_by_row, a_by_column}, {b, b_by_row, b_by_column}, out, columns,            \
+                {false, false}, threads);                                                                              \
     }
 
 FOR_EACH_TYPE(EXPORTS)

@@ -21,21 +21,12 @@ from torch.autograd.function import once_differentiable
 
 from posttrain.kernels._build import built
 from posttrain.kernels._cpu import call, once_only
-from posttrain.kernels.products import has_wide_vectors, master_of, product
+from posttrain.kernels.products import LARGE_MATRIX, has_matrix_unit, has_wide_vectors, master_of, product, room_of
 
 __all__ = ["Adapted", "after_attention", "before_attention", "covered", "has_wide_vectors"]
 
 COLUMNS: Final = 64
 """Outputs in a panel of a matrix, as in the source."""
-LARGE: Final = 1 << 18
-"""Numbers of a matrix from which its gradient in float32 is not left to torch."""
-
-
-@cache
-def _has_matrix_unit() -> bool:
-    """Whether the processor has instructions for products in bfloat16 (AMX), which torch uses."""
-    library = built().library
-    return library is not None and bool(library.multiplies_bfloat16())
 
 
 class Adapted(nn.Linear):
@@ -79,7 +70,7 @@ def covered(x_RD: Tensor, linears: Sequence[nn.Module], norms: Sequence[nn.Modul
         return False
     if x_RD.dtype == torch.bfloat16:
         adapted = any(isinstance(linear, Adapted) for linear in linears)  # a small update would be rounded off
-        if _has_matrix_unit() or (adapted and lays_out_pairs()):
+        if has_matrix_unit() or (adapted and lays_out_pairs()):
             return False
     plain = all(type(linear) is nn.Linear or isinstance(linear, Adapted) for linear in linears) and all(
         type(norm) in (nn.RMSNorm, nn.Identity) for norm in norms
@@ -330,7 +321,7 @@ def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: 
 
 def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:
     """[X, Y] the sum over rows of their outer products. Of small matrices in float32 it is torch's to the bit."""
-    if x_RX.dtype == torch.float32 and x_RX.shape[1] * y_RY.shape[1] < LARGE:
+    if x_RX.dtype == torch.float32 and x_RX.shape[1] * y_RY.shape[1] < LARGE_MATRIX:
         return x_RX.t() @ y_RY
     return product(x_RX.t(), y_RY).to(x_RX.dtype)
 
@@ -339,7 +330,7 @@ def _of_matrix(weight: Tensor, grad_RX: Tensor, seen_RY: Tensor) -> Tensor | Non
     """[X, Y] the gradient of a weight; none where it was added to that of its master, with the same bits."""
     if (master := master_of(weight)) is None:
         return outer(grad_RX, seen_RY)
-    master.grad = product(grad_RX.t(), seen_RY, added_to=master.grad, rounded=True)
+    master.grad = product(grad_RX.t(), seen_RY, added_to=master.grad, into=room_of(master), rounded=True)
     return None
 
 

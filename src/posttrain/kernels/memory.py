@@ -6,9 +6,12 @@ pass frees and allocates the same megabytes repeatedly.
 
 import contextlib
 import ctypes
+import mmap
 import platform
 import resource
 import sys
+import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +37,49 @@ def keep_freed_memory() -> bool:
     mallopt = ctypes.CDLL(None).mallopt
     taken = [mallopt(setting, value) for setting, value in ((TRIM, KEPT), (TOP_PAD, STEP), (MMAP, LARGE))]
     return taken == [1, 1, 1]
+
+
+class Block:
+    """Memory that stays with the process while it is held, and is lent to one user after the other: gradients while
+    learning, prepared weights while sampling. New memory comes from the system page by page, zeroed, which takes longer
+    than to write it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with contextlib.suppress(OSError, AttributeError):
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._lent: weakref.ref[memoryview] | None = None
+
+    def lend(self) -> memoryview | None:
+        """All of it, until no tensor refers to it any more; None while one does."""
+        with _LENDING:
+            if self._lent is not None and self._lent() is not None:
+                return None
+            view = memoryview(self._memory)
+            self._lent = weakref.ref(view)
+            return view
+
+
+_LENDING: Final = threading.Lock()
+_block: "weakref.ref[Block] | None" = None
+"""The last block that was made, which all share while one is held."""
+
+
+def shared_block() -> Block | None:
+    """The block of the process, if there is one."""
+    return None if _block is None else _block()
+
+
+def block_of(size: int) -> Block:
+    """A block of at least that size, to be held by the caller: the one that there is if it suffices."""
+    global _block
+    shared = shared_block()
+    if shared is None or shared.size < size:
+        shared = Block(size)
+        _block = weakref.ref(shared)
+    return shared
 
 
 def take_large_pages(address: int, size: int) -> bool:

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from posttrain.kernels._build import built
-from posttrain.kernels._cpu import call
+from posttrain.kernels._cpu import TYPES, call
 from posttrain.kernels.memory import LARGE, take_large_pages
 
-__all__ = ["covered", "has_wide_vectors", "master_of", "product"]
-
-
-DEEP: Final = 640
-"""Terms of a sum that is stored once, as in the source."""
+__all__ = ["covered", "goes_straight", "has_matrix_unit", "has_wide_vectors", "is_large", "master_of", "matmul"]
+__all__ += ["product", "room_of"]
 
 
 @cache
@@ -26,6 +23,19 @@ def has_wide_vectors() -> bool:
     """Whether the processor has the registers for the tiles of the products (AVX-512): without, torch is faster."""
     library = built().library
     return library is not None and bool(library.has_wide_vectors())
+
+
+@cache
+def has_matrix_unit() -> bool:
+    """Whether the processor has instructions for products in bfloat16 (AMX), which torch uses."""
+    library = built().library
+    return library is not None and bool(library.multiplies_bfloat16())
+
+
+@cache
+def deepest(dtype: torch.dtype) -> int:
+    """Terms of the longest sum that is stored once."""
+    return int(getattr(built().library, f"deepest_{TYPES[dtype]}")())
 
 
 def covered(*matrices: Tensor) -> bool:
@@ -53,26 +63,66 @@ def product(
     A row depends on no other row of ``a``, and no number on the number of threads.
     """
     (rows, terms), columns = a_MK.shape, b_KN.shape[1]
-    if rounded and terms > DEEP:
-        whole = product(a_MK, b_KN).to(a_MK.dtype)
-        return whole.float() if added_to is None else added_to.add_(whole)
+    if rounded and terms > deepest(a_MK.dtype):
+        whole = product(a_MK, b_KN, into=into if added_to is None else None)
+        if added_to is not None:
+            return added_to.add_(whole.to(a_MK.dtype))
+        return whole if a_MK.dtype == torch.float32 else whole.copy_(whole.to(a_MK.dtype))
     if rows * columns * terms == 0:
         return torch.zeros(rows, columns) if added_to is None else added_to
     found = added_to if added_to is not None else into
     if found is None:
-        found = torch.empty(rows, columns)
-        if found.nbytes >= LARGE:  # mapped for this tensor alone
-            take_large_pages(found.data_ptr(), found.nbytes)
+        found = _new(rows, columns, torch.float32)
     assert found.is_contiguous() and found.dtype == torch.float32
+    half = rounded and a_MK.dtype != torch.float32
     (a_by_row, a_by_column), (b_by_row, b_by_column) = a_MK.stride(), b_KN.stride()
     given = (a_MK, a_by_row, a_by_column, b_KN, b_by_row, b_by_column)
-    call("gemm", a_MK.dtype, rows, columns, terms, *given, found, int(added_to is not None), int(rounded))
+    call("gemm", a_MK.dtype, rows, columns, terms, *given, found, int(added_to is not None), int(half))
     return found
 
 
+def matmul(a_MK: Tensor, b_KN: Tensor) -> Tensor:
+    """[M, N] ``a @ b`` in their type, rounded once, of `covered` matrices with any strides."""
+    (rows, terms), columns = a_MK.shape, b_KN.shape[1]
+    if terms > deepest(a_MK.dtype) or rows * columns * terms == 0:
+        return product(a_MK, b_KN).to(a_MK.dtype)
+    found = _new(rows, columns, a_MK.dtype)
+    call("gemm_rounded", a_MK.dtype, rows, columns, terms, a_MK, *a_MK.stride(), b_KN, *b_KN.stride(), found)
+    return found
+
+
+def _new(rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+    """A matrix to be written whole."""
+    made = torch.empty(rows, columns, dtype=dtype)
+    if made.nbytes >= LARGE:  # mapped for this tensor alone
+        take_large_pages(made.data_ptr(), made.nbytes)
+    return made
+
+
+LARGE_MATRIX: Final = 1 << 18
+"""Numbers of a matrix from which its gradient in float32 is not left to torch."""
+
+
+def is_large(weight: Tensor) -> bool:
+    """Whether it is a matrix on a CPU, in float32, whose gradient is written by a kernel."""
+    matrix = weight.dim() == 2 and weight.dtype == torch.float32 and weight.device.type == "cpu"
+    return matrix and weight.numel() >= LARGE_MATRIX
+
+
+def goes_straight(weight: Tensor) -> bool:
+    """Whether kernels may add the gradients of a weight in float32 to its ``grad`` as they make them."""
+    return is_large(weight) and has_wide_vectors()
+
+
 def master_of(weight: Tensor) -> nn.Parameter | None:
-    """Whose ``grad`` sums the gradients of a weight in half precision, in float32, while a learner collects them
-    (`posttrain.training.masters`).
+    """Whose ``grad`` sums the gradients of a weight, in float32, while a learner collects them: a large one itself, or
+    the master of one in half precision (`posttrain.training.masters`).
     """
     master: nn.Parameter | None = getattr(weight, "master", None)
     return master
+
+
+def room_of(parameter: Tensor) -> Tensor | None:
+    """Memory for the first gradient of a parameter, where there is some."""
+    room: Tensor | None = getattr(parameter, "room", None)
+    return room

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from posttrain import kernels
 from posttrain.kernels.layers import Adapted
+from posttrain.kernels.rooms import on_lines, shared_room
 from posttrain.policies._cache import KeyValueCache
 from posttrain.policies._graphs import CapturedDecoding, captured_decoding_of
 from posttrain.policies._modules import DecoderModules, Layer
@@ -63,7 +64,7 @@ def packed_bytes_of(body: DecoderModules) -> int:
     matrices = [linear.weight for linear in linears]
     if weight.nbytes <= HEAD_BYTES:
         matrices.append(weight)
-    return sum(kernels.packed_bytes(matrix) for matrix in matrices)
+    return sum(on_lines(kernels.packed_bytes(matrix)) for matrix in matrices)
 
 
 class Decoding:
@@ -86,13 +87,14 @@ class Decoding:
         self._parameters += head.parameters()
         self._stamp = self._read_stamp()
         self._held: list[Tensor] = []  # what the addresses are of
+        self._room = shared_room(packed_bytes_of(body))
         small = type(head) in (nn.Linear, nn.Embedding) and head.weight.nbytes <= HEAD_BYTES
         self.weights = kernels.DecoderWeights(
             sizes=sizes,
             address_LA=torch.tensor([list(self._addresses(layer)) for layer in body.model.layers]),  # type: ignore[arg-type]
             embedding_VD=body.model.embed_tokens.weight.detach(),
             last_norm_D=body.model.norm.weight.detach(),
-            head=kernels.packed_matrix(head.weight.detach()) if small else None,
+            head=kernels.packed_matrix(head.weight.detach(), self._room) if small else None,
         )
 
     def __call__(self, body: DecoderModules, cache: KeyValueCache, slot_B: IntArray, token_ids_B: Tensor) -> Tensor:
@@ -146,7 +148,7 @@ class Decoding:
         for linear in layer.linears:
             assert isinstance(linear, nn.Linear), "checked by can_decode"
             weight = linear.whole.to(linear.weight.dtype) if isinstance(linear, Adapted) else linear.weight.detach()
-            yield self._address(kernels.packed_matrix(weight))
+            yield self._address(kernels.packed_matrix(weight, self._room))
             yield self._address(linear.bias)
 
     def _address(self, tensor: Tensor | None) -> int:

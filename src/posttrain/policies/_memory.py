@@ -6,6 +6,7 @@ a share of the arithmetic that depends on the number of tokens alone.
 """
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final
 
 import torch
@@ -26,10 +27,8 @@ def state_bytes(module: nn.Module) -> int:
 
 
 def trained_bytes(width: int) -> int:
-    """Bytes of a trained number besides itself: gradient and two moments, and where it has fewer than 4, a master and a
-    gradient of its own.
-    """
-    return 12 if width >= 4 else 16 + width
+    """Bytes of a trained number besides itself: gradient and two moments, and where it has fewer than 4, a master."""
+    return 12 if width >= 4 else 16
 
 
 def room_beside(state: int) -> int:
@@ -46,6 +45,14 @@ def recomputed(run: Callable[..., tuple[Tensor, ...]], *given: Tensor | None) ->
     anchor = torch.zeros((), requires_grad=True)  # without an input that has a gradient there is no backward pass
     results: Any = _Recomputed.apply(run, anchor, *given)  # type: ignore[no-untyped-call]
     return tuple(results)
+
+
+_AGAIN: Final[ContextVar[bool]] = ContextVar("again", default=False)
+
+
+def runs_again() -> bool:
+    """Whether this is computed a second time, in a backward pass."""
+    return _AGAIN.get()
 
 
 class _Recomputed(torch.autograd.Function):
@@ -66,8 +73,12 @@ class _Recomputed(torch.autograd.Function):
             None if tensor is None else tensor.detach().requires_grad_(needed)
             for tensor, needed in zip(ctx.saved_tensors, wanted, strict=True)
         ]
-        with torch.enable_grad():
-            results = ctx.run(*given)
+        token = _AGAIN.set(True)
+        try:
+            with torch.enable_grad():
+                results = ctx.run(*given)
+        finally:
+            _AGAIN.reset(token)
         pairs = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None and r.requires_grad]
         torch.autograd.backward([result for result, _ in pairs], [grad for _, grad in pairs])
         return None, None, *(None if tensor is None else tensor.grad for tensor in given)

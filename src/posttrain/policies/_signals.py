@@ -22,7 +22,9 @@ GPU_SHARE = 128
 gradients of the matrix to logits are made, and added up, more often.
 """
 ONCE = 2
-"""As many chunks are one while learning, which saves computing their logits again in the backward pass."""
+"""As many chunks are one while learning, which saves computing their logits again in the backward pass; of numbers of
+half the bytes, twice as many.
+"""
 _LEAST = -1e30
 """A finite log-probability of what is impossible."""
 MIN_CHUNK = 16
@@ -59,7 +61,8 @@ def token_signals(
     """
     size = max(MIN_CHUNK, (chunk_logits or chunk_logits_on(hidden_TD.device)) // (vocabulary_size * (1 + len(others))))
     training = torch.is_grad_enabled() and hidden_TD.requires_grad
-    several = len(token_T) > (size * ONCE if training and not others else size)
+    once = ONCE * 4 // min(4, hidden_TD.element_size()) if training and not others else 1
+    several = len(token_T) > size * once
     hiddens, tokens = (torch.split(x, size) if several else [x] for x in (hidden_TD, token_T))
     found: dict[Signal, list[Tensor]] = {}
     for i, (hidden, token) in enumerate(zip(hiddens, tokens, strict=True)):

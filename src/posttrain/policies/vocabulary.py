@@ -10,6 +10,7 @@ T tokens, D width, V vocabulary.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from posttrain.kernels import products
+from posttrain.policies._memory import runs_again
 
 LARGE: Final = 1 << 22
 """Numbers of a matrix from which it is faster. Below, sums are those of torch to the bit."""
@@ -25,14 +27,104 @@ BLOCK: Final = 1 << 18
 """Numbers that are rounded and added at a time: they stay in a core's cache."""
 
 
+@dataclass
+class Total:
+    """Where the gradient of a weight is summed over the slices of an update."""
+
+    sum_VD: Tensor | None
+    dtype: torch.dtype
+    room_VD: Tensor | None = None
+    """Where the first is written, if there is memory for it."""
+
+    def add(self, sum_VD: Tensor, dtype: torch.dtype) -> bool:
+        """Add the sum of a slice, rounded to a type; whether its memory is not needed any more."""
+        rows = max(1, BLOCK // sum_VD.shape[1])
+        if self.sum_VD is None:
+            self.sum_VD = sum_VD.to(dtype).to(self.dtype)
+            return self.sum_VD is not sum_VD
+        for own, into in zip(torch.split(sum_VD, rows), torch.split(self.sum_VD, rows), strict=True):
+            into.add_(own.to(dtype).to(self.dtype))
+        return True
+
+
+@dataclass
+class _Rows:
+    """Rows of a total that the embedding adds to as well, after the logits."""
+
+    id_U: Tensor
+    before_UD: Tensor | None
+    """What was there before this slice."""
+    sum_UD: Tensor
+    """What the slice adds."""
+
+
+@dataclass
+class _Slice:
+    """What one slice adds to the gradient of a weight."""
+
+    weight: Tensor
+    total: Total | None = None
+    sum_VD: Tensor | None = None
+    embedded: list[Tensor] = field(default_factory=list)
+    """Ids of the tokens whose rows it reads."""
+    uses: int = 0
+    """How often logits are made of it."""
+    rows: _Rows | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether the sum is not the weight's ``grad``."""
+        return self.total is not None or self.weight.dtype != torch.float32
+
+    @property
+    def so_far_VD(self) -> Tensor | None:
+        """[V, D] the sum."""
+        return self.sum_VD if self.apart else self.weight.grad
+
+    def keep(self, sum_VD: Tensor) -> None:
+        """What it is now."""
+        if self.apart:
+            self.sum_VD = sum_VD
+        else:
+            self.weight.grad = sum_VD
+
+    def is_whole(self, grad_TV: Tensor, hidden_TD: Tensor) -> bool:
+        """Whether the logits of a single product are all that is added beside the rows of the embedding."""
+        there = self.total is not None and self.total.dtype == torch.float32 and self.sum_VD is None
+        return there and self.uses == 1 and self.rows is None and products.covered(grad_TV, hidden_TD)
+
+    def add_whole(self, grad_TV: Tensor, hidden_TD: Tensor) -> None:
+        """Add the gradient by the logits to the total at once. Rows of the embedding are kept apart, and computed a
+        second time: they are rounded when it has added to them.
+        """
+        assert self.total is not None, "callers check first"
+        before_VD = self.total.sum_VD
+        id_U = torch.unique(torch.cat([ids.reshape(-1) for ids in self.embedded] or [grad_TV.new_empty(0).long()]))
+        before_UD = None if before_VD is None else before_VD[id_U]
+        self.total.sum_VD = products.product(
+            grad_TV.t(), hidden_TD, added_to=before_VD, into=self.total.room_VD, rounded=True
+        )
+        self.rows = _Rows(id_U, before_UD, products.product(grad_TV[:, id_U].t(), hidden_TD))
+
+    def give_rows(self) -> None:
+        """Write the rows of the embedding to the total."""
+        if self.rows is None or self.total is None or self.total.sum_VD is None:
+            return
+        rounded_UD = self.rows.sum_UD.to(self.weight.dtype).float()
+        before_UD = self.rows.before_UD
+        self.total.sum_VD[self.rows.id_U] = rounded_UD if before_UD is None else before_UD + rounded_UD
+        self.rows = None
+
+
 class Sums:
-    """Float32 sums of the gradients of large vocabularies in half precision, whose ``grad`` would round each part.
+    """The gradients of large vocabularies in one slice: float32 sums of those in half precision, whose ``grad`` would
+    round each part, and of all that have a total.
 
     `spare` are tensors that nobody needs any more: the next sum is written into one of them. Without them none is kept.
     """
 
     def __init__(self, spare: list[Tensor] | None = None) -> None:
-        self._of: dict[int, tuple[Tensor, Tensor]] = {}
+        self._of: dict[int, _Slice] = {}
         self.spare = spare
 
     def room(self, weight: Tensor) -> Tensor | None:
@@ -41,40 +133,34 @@ class Sums:
         place = next((i for i, one in enumerate(spare) if one.shape == weight.shape), None)
         return None if place is None else spare.pop(place)
 
-    def get(self, weight: Tensor) -> Tensor | None:
-        """[V, D] what there is for a weight."""
-        return self._of.get(id(weight), (weight, None))[1]
+    def collect(self, weight: Tensor, total: Total) -> None:
+        """From now on, the gradient of a weight is added to a total: (s0) + (a1 + b1), not (s0 + a1) + b1."""
+        self._of[id(weight)] = _Slice(weight, total)
 
-    def put(self, weight: Tensor, sum_VD: Tensor) -> None:
-        """What there is now."""
-        self._of[id(weight)] = weight, sum_VD
+    def of(self, weight: Tensor) -> _Slice:
+        """That of a weight."""
+        return self._of.setdefault(id(weight), _Slice(weight))
 
     @torch.no_grad()
-    def give(self, weight: Tensor, master: Tensor | None = None) -> None:
-        """Round the sum of a weight, if there is one, and add it to its ``grad``, or to that of its master."""
-        _, sum_VD = self._of.pop(id(weight), (weight, None))
-        if sum_VD is None:
+    def give(self, weight: Tensor) -> None:
+        """Round the sum of a weight, if there is one, and add it to its total, or else to its ``grad``."""
+        own = self._of.pop(id(weight), None)
+        if own is None:
             return
-        if master is None:
-            rounded_VD = sum_VD.to(weight.dtype)
+        own.give_rows()
+        if own.sum_VD is None:
+            return
+        if own.total is None:
+            rounded_VD = own.sum_VD.to(weight.dtype)
             weight.grad = rounded_VD if weight.grad is None else weight.grad.add_(rounded_VD)
             return
-        total_VD = sum_VD if master.grad is None else master.grad
-        rows = max(1, BLOCK // sum_VD.shape[1])
-        for own, into in zip(torch.split(sum_VD, rows), torch.split(total_VD, rows), strict=True):
-            rounded = own.to(weight.dtype)
-            if master.grad is None:
-                into.copy_(rounded)
-            else:
-                into.add_(rounded.float())
-        if master.grad is not None:
-            keep_spare(sum_VD, self.spare)
-        master.grad = total_VD
+        if own.total.add(own.sum_VD, weight.dtype):
+            keep_spare(own.sum_VD, self.spare)
 
     def give_all(self) -> None:
-        """Round all sums and add them to the ``grad`` of their weights."""
-        for weight, _ in list(self._of.values()):
-            self.give(weight)
+        """Give all that there are."""
+        for own in list(self._of.values()):
+            self.give(own.weight)
 
 
 def keep_spare(sum_VD: Tensor, spare: list[Tensor] | None) -> None:
@@ -119,8 +205,15 @@ def logits(hidden_TD: Tensor, weight_VD: Tensor) -> Tensor:
         made: Tensor = _Logits.apply(hidden_TD, weight_VD)  # type: ignore[no-untyped-call]
         return made
     trained = torch.is_grad_enabled() and (hidden_TD.requires_grad or weight_VD.requires_grad)
-    alone = not trained and _is_large(weight_VD) and weight_VD.dtype == torch.float32
-    return _product(hidden_TD, weight_VD.t()) if alone else F.linear(hidden_TD, weight_VD)
+    return _logits(hidden_TD, weight_VD) if _is_large(weight_VD) and not trained else F.linear(hidden_TD, weight_VD)
+
+
+def _logits(hidden_TD: Tensor, weight_VD: Tensor) -> Tensor:
+    """Of what is not differentiated. In half precision torch is faster where there is a matrix unit."""
+    left_to_torch = weight_VD.dtype != torch.float32 and products.has_matrix_unit()
+    if left_to_torch or not products.covered(hidden_TD, weight_VD):
+        return F.linear(hidden_TD, weight_VD)
+    return products.matmul(hidden_TD, weight_VD.t())
 
 
 def _is_large(weight: Tensor) -> bool:
@@ -132,17 +225,6 @@ def _goes_straight(weight: Tensor) -> bool:
     trained = torch.is_grad_enabled() and weight.requires_grad and weight.is_leaf and _is_large(weight)
     half = weight.dtype in (torch.bfloat16, torch.float16)
     return trained and (weight.dtype == torch.float32 or (half and _OPEN.get() is not None))
-
-
-def _sum_of(weight: Tensor, sums: Sums | None) -> Tensor | None:
-    return weight.grad if weight.dtype == torch.float32 or sums is None else sums.get(weight)
-
-
-def _keep(weight: Tensor, sums: Sums | None, sum_VD: Tensor) -> None:
-    if weight.dtype == torch.float32 or sums is None:
-        weight.grad = sum_VD
-    else:
-        sums.put(weight, sum_VD)
 
 
 def _product(a: Tensor, b: Tensor, added_to: Tensor | None = None, into: Tensor | None = None) -> Tensor:
@@ -158,16 +240,22 @@ class _Embedded(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, token_ids: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(token_ids, weight)
-        ctx.sums = _OPEN.get()
+        ctx.slice = _slice_of(weight)
+        ctx.slice.embedded.append(token_ids)
         return F.embedding(token_ids, weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None]:
         token_ids, weight = ctx.saved_tensors
-        before = _sum_of(weight, ctx.sums)
+        rows = ctx.slice.rows
+        if rows is not None:
+            assert bool(torch.isin(token_ids, rows.id_U).all()), "what is embedded is known before the logits"
+            rows.sum_UD.index_add_(0, torch.searchsorted(rows.id_U, token_ids), grad.float())
+            return None, None
+        before = ctx.slice.so_far_VD
         total = torch.zeros_like(weight, dtype=torch.float32) if before is None else before
-        _keep(weight, ctx.sums, total.index_add_(0, token_ids, grad.float()))
+        ctx.slice.keep(total.index_add_(0, token_ids, grad.float()))
         return None, None
 
 
@@ -175,14 +263,24 @@ class _Logits(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(hidden, weight)
-        ctx.sums = _OPEN.get()
-        return _product(hidden, weight.t()) if weight.dtype == torch.float32 else F.linear(hidden, weight)
+        ctx.sums, ctx.slice = _OPEN.get(), _slice_of(weight)
+        ctx.slice.uses += 1 + runs_again()  # one of several
+        return _logits(hidden, weight)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         hidden, weight = ctx.saved_tensors
-        before = _sum_of(weight, ctx.sums)
-        room = ctx.sums.room(weight) if before is None and ctx.sums is not None else None
-        _keep(weight, ctx.sums, _product(grad.t(), hidden, before, room))
+        if ctx.slice.is_whole(grad, hidden):
+            ctx.slice.add_whole(grad, hidden)
+        else:
+            before = ctx.slice.so_far_VD
+            room = ctx.sums.room(weight) if before is None and ctx.sums is not None else None
+            ctx.slice.keep(_product(grad.t(), hidden, before, room))
         return _product(grad, weight).to(hidden.dtype), None
+
+
+def _slice_of(weight: Tensor) -> _Slice:
+    """What is added to the gradient of a weight in the open slice, or to its ``grad``."""
+    sums = _OPEN.get()
+    return _Slice(weight) if sums is None else sums.of(weight)

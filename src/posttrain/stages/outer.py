@@ -251,6 +251,8 @@ class _Level:
 
     def update(self, groups: Sequence[Group], memory: Mapping[str, Any], record: Any, count: int) -> None:
         """One update by the learned sum, then the decay."""
+        import torch
+
         if not groups:
             return
         batch = batch_of(groups, {}, {}, self.progress)
@@ -259,8 +261,10 @@ class _Level:
         learned = self.learner.step(self._examples(groups, credit), self._loss(), progress=self.progress)
         record.learn("policy", batch, range(count, count + len(groups)), columns_of(batch, credit), learned)
         rate = learned.metrics["learning_rate"]
-        for p, away in zip(self.learner.parameters.values(), self._away(), strict=True):
-            p.data.sub_(rate * self.stage.decay * away)
+        with torch.no_grad():
+            for p, away in zip(self.learner.parameters.values(), self._away(), strict=True):
+                p.sub_(rate * self.stage.decay * away)
+        self.learner.masters.publish()
 
     def slopes(self, inner: Sequence[Group], outer: Sequence[Group], memory: Mapping[str, Any]) -> dict[str, float]:
         """The derivative of the mean of the primary part in each weight and in v; zeros without rollouts."""

@@ -80,6 +80,7 @@ class Weights:
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `state` returned, exactly."""
         self.reset()
+        self.masters.forget()
         owner = {id(p): o for o in self.optimizers for group in o.param_groups for p in group["params"]}
         for key, tensor in tensors.items():
             name, entry = key.rsplit("|", 1)
