@@ -11,7 +11,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 
 TESTS ?=
 PEERS ?=
 
-.PHONY: help quickstart real test test-fast check format docs site clean core dev bench-peers
+.PHONY: help quickstart real test test-fast style check format docs site clean core dev bench-peers
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,15 +25,18 @@ real: core ## fetch a real language model (93 MB), and train it on word problems
 	@$(BIN)/posttrain fetch smollm2 --yes
 	@$(BIN)/posttrain run word_problems
 
-test: check .triton/ready .trackers/ready ## install, check style and types, and run every test
+# Of all tests one checks the types, while others run.
+test: $(if $(TESTS),check,style) .triton/ready .trackers/ready ## install, check style and types, and run every test
 	@$(PYTEST) --durations=50 --durations-min=1 $(TESTS)
 
 test-fast: dev ## run the tests that take no longer than a second or so each
 	@$(PYTEST) -m 'not slow' $(TESTS)
 
-check: dev ## ruff, format and mypy --strict
+style: dev
 	@$(BIN)/python -m ruff check
 	@$(BIN)/python -m ruff format --check
+
+check: style ## ruff, format and mypy --strict
 	@$(BIN)/python -m mypy --strict
 
 format: dev ## put the code in its standard form
