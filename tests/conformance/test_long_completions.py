@@ -10,7 +10,7 @@ from posttrain.components.rewards import Reward
 from posttrain.sandbox import missing_programs
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, score_all
-from tests.conformance.test_rewards import CASES, IN_A_SANDBOX, LIBRARIES
+from tests.conformance._reward_cases import CASES, IN_A_SANDBOX, LIBRARIES
 
 WORDS = "word 12 " * 25_000
 ROUGE = {"type": "text_similarity", "input": "{{ sample.output_text }}", "reference": "{{ item.reference_answer }}"}

@@ -28,7 +28,7 @@ from posttrain.sandbox.processes import descendants
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, score_all
 from tests.components.rewards.test_list_metric import rollout
-from tests.conformance.test_rewards import (
+from tests.conformance._reward_cases import (
     BY_A_WORLD,
     CASES,
     COUNTED,

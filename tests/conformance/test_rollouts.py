@@ -1,17 +1,18 @@
 """Laws of the rollouts, for every member on arrival, with scripted models in every role."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from posttrain.components.rollouts import Rollout
+from posttrain.engines import Sampling
 from posttrain.signals import Signal
 from posttrain.stages.needs import parts_of
-from posttrain.types import Completion, Group, Rated, Score, Segment, Task
-from tests.builders import ScriptedFlow, ScriptedSampler, assert_facts_are_plain, score
+from posttrain.types import Completion, Group, Message, Rated, Score, Segment, Task
+from tests.builders import ScriptedSampler, assert_facts_are_plain, score
 from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("rollout", members(Rollout))
@@ -27,6 +28,49 @@ TASKS = [
         rated=RATED,
     ),
 ]
+
+
+class ScriptedFlow(ScriptedSampler):
+    """A flow whose chains, of two steps in the plane, are a function of (key, number); a chain can be one token."""
+
+    steps = 2
+
+    def __init__(self, *key: int | str, version: int = 3, whole: bool = False) -> None:
+        super().__init__(*key, version=version)
+        self.whole = whole
+
+    def encode(self, prompt: str | Sequence[Message]) -> np.ndarray:
+        return np.zeros(1, np.int64)
+
+    def prompt(self, of: Task) -> Segment:
+        return Segment(actor="prompt", token_ids=np.zeros(1, np.int64), vectors=np.zeros((1, 6), np.float32))
+
+    def bind(self, *key: int | str) -> "ScriptedFlow":
+        bound = ScriptedFlow(*self.key, *key, version=self.version, whole=self.whole)
+        bound.completions, bound.signals = self.completions, self.signals
+        return bound
+
+    async def sample(
+        self, token_ids: np.ndarray, n: int, sampling: Sampling, vectors: np.ndarray | None = None
+    ) -> list[Completion]:
+        made = []
+        for _ in range(n):
+            points = self._rng("points", len(self.completions)).normal(size=(self.steps + 1, 2)).astype(np.float32)
+            length = 1 if self.whole else self.steps + 1
+            rows = np.zeros((length, 6), np.float32)
+            rows[:, : points.size // length] = points.reshape(length, -1)
+            made.append(
+                Completion(
+                    token_ids=np.arange(self.steps + 2 - length, self.steps + 2),
+                    logp=-self._rng("logp", len(self.completions)).exponential(size=length).astype(np.float32),
+                    stop_reason="stop",
+                    version=self.version,
+                    text=" ".join(str(number) for number in points[-1]),
+                    vectors=rows,
+                )
+            )
+            self.completions.append(made[-1])
+        return made
 
 
 FLOWS = {"control": True, "renoised": False}

@@ -12,7 +12,7 @@ from posttrain.types import Task
 from tests.components.rewards.judging import attempt, score_all
 from tests.components.rewards.programs import spent
 from tests.conformance._members import members
-from tests.conformance.test_rewards import CASES, IN_A_SANDBOX
+from tests.conformance._reward_cases import CASES, IN_A_SANDBOX
 
 CPU_S, MEMORY_MIB = 1.0, 512
 TEXTS = {
