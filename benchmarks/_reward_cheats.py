@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import posttrain
 from posttrain.components.rewards import Reward
@@ -30,8 +29,11 @@ from posttrain.components.rewards.tool_calls import ToolCalls
 from posttrain.components.rewards.translated import Translated
 from posttrain.components.rewards.verified_answer import VerifiedAnswer
 from posttrain.methods.rewards.autotriton import RULE
-from posttrain.sandbox import find_tier
+from posttrain.sandbox.launch import Tier
 from posttrain.types import Task
+
+ANY: Tier = "none"
+"""The weakest sandbox that is allowed: programs run in the strongest that there is."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,6 @@ def cheats() -> Iterator[Cheat]:
     yield from _steps()
 
 
-@cache
-def _tier() -> str:
-    return find_tier().tier
-
-
 def _patch(*edits: tuple[str, str, str]) -> str:
     blocks = [f"```\n### {at}\n<<<<<<< SEARCH\n{was}\n=======\n{now}\n>>>>>>> REPLACE\n```" for at, was, now in edits]
     return "<think>so</think><solution>\n" + "\n".join(blocks) + "\n</solution>"
@@ -99,7 +96,7 @@ def _functions() -> Iterator[Cheat]:
     fields = {"source": source, "function": "f", "inputs": [[1, 2], [0, -5]]}
     task = Task(key="function", prompt=source, answer=gold, fields=fields)
     for execution, most in ((False, 3.0), (True, 4.0)):
-        reward = Refactored(execution=execution, weakest=_tier())
+        reward = Refactored(execution=execution, weakest=ANY)
         words = ", run" if execution else ""
         yield Cheat(93, f"a copy{words}", reward, task, source, most - 1, most)
         unused = f"{source}\ndef g(a):\n c=a*3\n return c\n"
@@ -114,9 +111,9 @@ def _programs() -> Iterator[Cheat]:
         "@kernel\ndef k(i, x, y, out):\n    out[i] = 3 * x[i] + y[i]\n\n"
         "def f(x, y):\n    out = empty(x)\n    k[len(x)](x, y, out)\n    return out\n"
     )
-    values = Kernel(dialect="toy", weakest=_tier())
+    values = Kernel(dialect="toy", weakest=ANY)
     reward = Gated(of=values, gates={"uses": RULE})
-    only = Kernel(dialect="toy", strict=False, compiles=False, weakest=_tier())
+    only = Kernel(dialect="toy", strict=False, compiles=False, weakest=ANY)
     launches = own.replace("return out", "return x + y")
     yield Cheat(96, "launches, then returns the sum", reward, task, launches.replace("x + y", "3 * x + y"), 0.0, 1.0)
     yield Cheat(96, "the same, by tests alone", only, task, launches.replace("x + y", "3 * x + y"), 1.0, 1.0)
@@ -125,7 +122,7 @@ def _programs() -> Iterator[Cheat]:
 
     source = "def f(a, b):\n    if a == 12:\n        if b >= a + 3:\n            return 1\n"
     line = Task(key="line", prompt="", fields={"source": source, "line": 4})
-    near = BranchDistance(weakest=_tier())
+    near = BranchDistance(weakest=ANY)
     forged = '[0, ["value", ["str", "[\\"returned\\", true, []]"]]]'
     yield Cheat(124, "an input that ends the tracer", near, line, "__import__('os')._exit(0), 1", 0.0, 1.0)
     yield Cheat(124, "the tracer's mark", near, line, "_posttrain_reach(), 1", 0.0, 1.0)
@@ -135,7 +132,7 @@ def _programs() -> Iterator[Cheat]:
     right = ["def f(x):\n    return abs(x)", "def f(x):\n    return max(x, -x)"]
     wrong = ["def f(x):\n    return x", "def f(x):\n    return -x", "def f(x):\n    raise ValueError"]
     suite = Task(key="suite", prompt="Test f.", fields={"correct": right, "wrong": wrong})
-    kills = Suite(weakest=_tier())
+    kills = Suite(weakest=ANY)
     for name, text, pay in (
         ("rejects all", "assert False", 0.0),
         ("the source", "import inspect\nassert 'abs' in inspect.getsource(f)", 0.0),

@@ -3,7 +3,8 @@
 A new interpreter takes a second or more before a command begins; a forked process is the same, that second later.
 `Warm` makes such a program, ``posttrain`` in a folder that can be put first on the path. It has the arguments, folder,
 environment and open files of its caller; a signal that it gets goes to the command, and it ends as the command does.
-What a command has imported, the next one finds loaded.
+What a command has imported, the next one finds loaded. It also stands in for the interpreter where a process of a
+run is started as ``python -P -m MODULE``.
 
 Tests of starting, of imports and of the installed program use the real one.
 """
@@ -14,6 +15,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -154,15 +156,28 @@ def become(given: Mapping[str, Any], descriptors: Sequence[int]) -> Sequence[str
     return list(given["arguments"])
 
 
+def run() -> int:
+    """Run the command of these arguments, or the module that they name; the exit code."""
+    if sys.argv[1:3] != ["-P", "-m"]:
+        from posttrain.cli import main as command
+
+        return command()
+    _, _, _, name, *arguments = sys.argv
+    sys.argv = [name, *arguments]
+    try:
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
 def main() -> None:
     """Either side; see `Warm`."""
     _, side, address, *arguments = sys.argv
     if side == "call":
         call(address, arguments)
     sys.argv = ["posttrain", *serve(address)]
-    from posttrain.cli import main as command
-
-    code = command()
+    code = run()
     with contextlib.suppress(OSError):
         own = Path(f"{address}.modules-{os.getpid()}")
         own.write_text("\n".join(name for name in list(sys.modules) if name.startswith(LOADED)))

@@ -39,7 +39,7 @@ GRADER = """
 def score(completion, answer):
     return completion.removeprefix("Answer: ").strip() == answer
 """
-QUICK = {"cpu_s": 1.0, "wall_s": 30.0}
+QUICK = {"cpu_s": 0.5, "wall_s": 30.0}
 """Limits that end a program soon."""
 SHIPPED = {
     "brevity": Shipped({"correct": "match"}),
@@ -66,14 +66,14 @@ SHIPPED = {
     "levels": Shipped({"correct": "match"}),
     "label": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # labels are no numbers
     "match": Shipped(),
-    "math_verify": Shipped({}, {"cpu_seconds": 1.0}, "math_verify"),
+    "math_verify": Shipped({}, {"cpu_seconds": 0.5}, "math_verify"),
     # How an answer must be written is the library's decision; its chain_sum does not take a bold one, for example.
     "reasoning_gym": Shipped({}, {"skip": ["equivalent"]}, "reasoning_gym"),
     "regex": Shipped({"pattern": "(?s)^So: .*[0-9a-z].*!$"}, {"form": "So: {answer}!", "about": "form"}),
     "python_tests": Shipped({"limits": QUICK}, programs=()),
     "io_tests": Shipped({"limits": QUICK}, programs=()),
     "counted_work": Shipped(
-        {"language": "c", "limits": {**QUICK, "cpu_s": 5.0}},
+        {"language": "c", "limits": {**QUICK, "cpu_s": 2.0}},
         programs=("valgrind", "gcc"),
         tasks={"kind": "running_sums", "size": 2, "tests": 2},
     ),

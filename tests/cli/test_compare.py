@@ -1,6 +1,9 @@
-"""posttrain compare, with runs that are small and real."""
+"""posttrain compare, with runs that are small and real, in processes that are forked."""
 
 import json
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from posttrain.cli import main
 from posttrain.recipes.differences import differences
 from posttrain.runs.comparison import contenders_of
 from posttrain.statistics.power import detectable, power
+from tests.warm import POSSIBLE, Warm
 
 SMALL = [
     "models.policy.source=new",
@@ -24,6 +28,20 @@ SMALL = [
 ]
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The path of an interpreter in whose processes the package is loaded."""
+    made = Warm(tmp_path_factory.mktemp("warm"), os.environ) if POSSIBLE else None
+    yield str(made.program) if made else sys.executable
+    if made:
+        made.close()
+
+
+@pytest.fixture
+def forked(warm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", warm)
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,6 +54,7 @@ def compared(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_comparison_runs_what_is_missing_and_states_how_sure_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     measures = ["--measure", "reward:mean", "--measure", "completion_tokens:last"]
     specs = ["grpo", "grpo rollout.n=3", *SMALL]
@@ -73,6 +92,7 @@ def test_a_comparison_runs_what_is_missing_and_states_how_sure_it_is(capfd: pyte
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_run_that_fails_is_left_out_and_reported(capfd: pytest.CaptureFixture[str]) -> None:
     Path("broken.py").write_text("def score(completion, task):\n    raise ValueError('no such file')\n")
     specs = ["grpo", "grpo reward=broken.py:score", *SMALL]
@@ -83,6 +103,7 @@ def test_a_run_that_fails_is_left_out_and_reported(capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_wrong_measure_is_found_before_the_runs(capfd: pytest.CaptureFixture[str]) -> None:
     specs = ["grpo", "grpo rollout.n=3", *SMALL, "--seeds", "1", "--out", "c"]
     assert main(["compare", *specs, "--measure", "accuracy_afer"]) == 2
@@ -93,6 +114,7 @@ def test_a_wrong_measure_is_found_before_the_runs(capfd: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_runs_of_a_budget_end_with_the_step_that_reaches_it(capfd: pytest.CaptureFixture[str]) -> None:
     specs = ["grpo", "grpo rollout.n=4", *SMALL, "rl.steps=50", "--seeds", "1", "--budget", "60"]
     result, _ = compared(capfd, *specs, "--measure", "reward:mean", "--out", "c")

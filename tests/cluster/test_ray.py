@@ -427,11 +427,9 @@ def test_what_sharding_does_not_do_is_refused(tiny: Path, session: Any, monkeypa
         session.workers(learner)
 
 
-@needs_ray
-@pytest.mark.slow
-@pytest.mark.parametrize("sharding", ["none", "fsdp"])
-def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(sharding: str, tiny: Path, tmp_path: Path) -> None:
-    settings = [
+def several_steps(tiny: Path) -> list[str]:
+    """The changes of a small run that a process of its own makes."""
+    return [
         f"model={tiny}",
         "steps=6",
         "prompts=3",
@@ -444,6 +442,23 @@ def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(sharding: str
         "checkpoints.every_steps=2",
         "threads=1",
     ]
+
+
+@pytest.fixture(scope="module")
+def alone(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What that run gives where nothing is done to it, in one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "mine.py").write_text(SCORE)
+    finish(command(folder, "run", "grpo", *several_steps(tiny), "--runs", "alone"))
+    return outcome(folder / "alone" / "grpo-1")
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("sharding", ["none", "fsdp"])
+def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(
+    sharding: str, tiny: Path, alone: dict[str, bytes], tmp_path: Path
+) -> None:
     ray = [
         "cluster=ray",
         "cluster.samplers=2",
@@ -452,8 +467,7 @@ def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(sharding: str
         f"cluster.sharding={sharding}",
     ]
     (tmp_path / "mine.py").write_text(SCORE)
-    finish(command(tmp_path, "run", "grpo", *settings, "--runs", "alone"))
-    process = command(tmp_path, "run", "grpo", *settings, *ray, "--runs", "killed", held_at=3)
+    process = command(tmp_path, "run", "grpo", *several_steps(tiny), *ray, "--runs", "killed", held_at=3)
     folder = tmp_path / "killed" / "grpo-1"
     while not (folder / "metrics.jsonl").is_file() or steps_done(folder) < 3:
         assert process.poll() is None, process.communicate()[0]
@@ -461,9 +475,8 @@ def test_a_killed_run_goes_on_with_other_processes_and_leaves_none(sharding: str
     own = {mark for pid, mark in marked().items() if _driver_of(mark, process.pid)}
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    finish(command(tmp_path, "resume", str(folder), "cluster.learners=4"))
-    alone, killed = outcome(tmp_path / "alone" / "grpo-1"), outcome(folder)
-    assert killed == alone
+    finish(command(tmp_path, "resume", str(folder), "cluster.learners=3"))
+    assert outcome(folder) == alone
     assert not own & set(marked().values())
     assert not any(Path(mark).exists() for mark in own)
 
@@ -477,7 +490,7 @@ def _driver_of(mark: str, pid: int) -> bool:
 @needs_ray
 @pytest.mark.slow
 def test_a_ray_that_is_there_refuses_another_token(session: Any, tmp_path: Path) -> None:
-    """A process of its own, since this one has joined already. Ray tries for 20 seconds."""
+    """A process of its own, since this one has joined already. Ray tries 20 times by default."""
     import ray
 
     there: Any = ray
@@ -494,6 +507,7 @@ def test_a_ray_that_is_there_refuses_another_token(session: Any, tmp_path: Path)
         "    print('refused:', error)\n"
     )
     environment = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    environment["RAY_NUM_REDIS_GET_RETRIES"] = "2"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
     assert f"refused: the Ray at {address} did not let this process in" in done.stdout
     assert str(token) in done.stdout

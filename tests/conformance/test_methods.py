@@ -333,6 +333,8 @@ def made_small(recipe: Recipe, tiny: Path) -> Recipe:
     tree["evaluation"] |= {"every": 0, "samples": 0}
     tree |= {"threads": 1, "device": "cpu", "checkpoints": {"every_steps": 1, "keep": 2}}
     for stage in tree["stages"].values():  # a random model gives no pair by a rule of right and wrong
+        if stage.get("max_steps", 0) is None:
+            stage["max_steps"] = 6  # into the second epoch
         selection = stage.get("selection")
         if isinstance(selection, dict) and selection["kind"] == "hardest":
             selection["share"] = 1.0  # of few tasks

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.warm import POSSIBLE, Warm
+from tests.warm import BEFORE, POSSIBLE, Warm
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -62,8 +62,10 @@ def environment(*first: Path) -> dict[str, str]:
     return {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "NO_COLOR": "1", "COLUMNS": "100"}
 
 
-def run(block: Block, folder: Path, place: str, *first: Path) -> None:
-    """Run one block, or fail with its place and everything that it printed; `first` on its path are these folders."""
+def run(block: Block, folder: Path, place: str, *first: Path, before: str = "") -> None:
+    """Run one block, or fail with its place and everything that it printed; `first` on its path are these folders, and
+    `before` is run in their programs before their commands.
+    """
     if block.language == "bash":
         lines = [line for line in block.code.splitlines() if not re.match(r"\s*make\b", line)]
         command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
@@ -72,7 +74,12 @@ def run(block: Block, folder: Path, place: str, *first: Path) -> None:
         script.write_text(block.code)
         command = [sys.executable, script.name]
     done = subprocess.run(
-        command, cwd=folder, env=environment(*first), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=folder,
+        env=environment(*first) | ({BEFORE: before} if before else {}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
     if done.returncode:
         pytest.fail(f"{place} ended with exit code {done.returncode}:\n{block.code}\n{done.stdout}", pytrace=False)
@@ -104,13 +111,19 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list
 def test_every_example_runs(
     page: Path, tmp_path: Path, warm: Callable[[], list[Path]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the front page `posttrain` is the installed program, in slow pages one that is forked."""
+    """In the front page `posttrain` is the installed program, in slow pages one that is forked.
+
+    So are the runs of a comparison.
+    """
     text = page.read_text()
     first = warm() if "<!-- test: slow -->" in text and page.name != "README.md" else []
+    forks = (
+        f"import sys; sys.executable = {str(first[0] / 'posttrain')!r}" if first and page.name == "compare.md" else ""
+    )
     for block in blocks(text):
         place = f"{page.relative_to(ROOT)}:{block.line}"
         if block.skip is None:
-            run(block, tmp_path, place, *first)
+            run(block, tmp_path, place, *first, before=forks)
         else:
             with capsys.disabled():
                 print(f"\n{place} is not run: {block.skip}")

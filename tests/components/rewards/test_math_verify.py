@@ -114,7 +114,7 @@ def test_hostile_answers_are_many_and_distinct() -> None:
 @pytest.mark.parametrize("gold", ["2", "x+2"])
 def test_hostile_answers_are_never_rewarded_and_always_end(gold: str) -> None:
     """Against a number and an expression; `docs/measured/trust/hostile_answers.json`."""
-    reward = MathVerify(time_limit=0.5)
+    reward = MathVerify(time_limit=0.25)
     probes = list(hanging.probes(Subject(task=asked(gold))))
     scores = score_all(reward, *(attempt(probe.text, asked(gold)) for probe in probes))
     assert {score.status for score in scores} <= {"wrong", "error"}
