@@ -3,7 +3,7 @@
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from functools import partial
 from itertools import islice
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+import posttrain
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
 from posttrain.components.tasks.choices import Choices
@@ -22,6 +23,7 @@ from posttrain.components.tasks.exercises import Exercises
 from posttrain.components.tasks.fractions import Fractions
 from posttrain.components.tasks.guards import Guards
 from posttrain.components.tasks.identities import Identities
+from posttrain.components.tasks.mixture import Mixture
 from posttrain.components.tasks.passages import Passages
 from posttrain.components.tasks.recorded_shopping import RecordedShopping
 from posttrain.components.tasks.refactorings import Refactorings
@@ -150,6 +152,27 @@ def test_sums_are_computed() -> None:
     for task in Taught(tasks=Arithmetic(size=1000, terms=(3, 3)), closing="\n####").load():
         [statement] = re.findall(r"\d[\d+-]*", str(task.fields["question"]))
         assert str(eval(statement)) == task.fields["solution"]
+
+
+@pytest.mark.parametrize(
+    "name", ["barfi", "cgpo", "constrained_rates", "memory_r_plus", "mrt", "clip_delta", "pattern_reward"]
+)
+def test_sums_and_copies_of_recipes_are_computed(name: str) -> None:
+    """Answers, and each step of a demonstration, by Python's arithmetic; copies by their words."""
+    given = posttrain.recipe(name).tasks
+    sources = given.sources.values() if isinstance(given, Mixture) else [given]
+    large = [replace(own, size=1000) if hasattr(own, "size") else own for own in sources]
+    tasks = [task for own in large for task in own.load()[:1000]]
+    assert len(tasks) >= 1000
+    for task in tasks:
+        if copied := re.fullmatch(r"Repeat: (.*)\n", str(task.prompt)):
+            assert copied[1] == task.answer == task.demonstrations[0]
+            continue
+        [statement] = re.findall(r"Q: ([\d+-]+)\n", str(task.prompt))
+        assert str(eval(statement)) == task.answer
+        for shown in task.demonstrations:
+            for left, right in re.findall(r"(-?\d+[+-]\d+)=(-?\d+)", shown):
+                assert eval(left) == int(right), shown
 
 
 LARGE: dict[str, Callable[[int], Tasks]] = {
