@@ -272,6 +272,11 @@ class Trajectory:
         return len(self.trained_positions)
 
     @property
+    def turn_reward(self) -> float:
+        """Sum of the rewards of turns, which are no part of the score."""
+        return sum(segment.reward for segment in self.segments)
+
+    @property
     def learners(self) -> frozenset[str]:
         """The roles that learn from it; the policy if there is no other."""
         return frozenset(s.learner for s in self.segments if s.trained) or frozenset({"policy"})
@@ -325,8 +330,8 @@ class Group:
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """[N] values of the scores; every trajectory must have been scored without error."""
-        return np.array([value_of(t) for t in self.trajectories], np.float64)
+        """[N] values of the scores, with the rewards of turns; every trajectory must have been scored without error."""
+        return np.array([value_of(t) + t.turn_reward for t in self.trajectories], np.float64)
 
 
 def value_of(trajectory: Trajectory) -> float:

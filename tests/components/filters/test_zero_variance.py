@@ -36,3 +36,12 @@ def test_by_correctness_rewards_may_differ() -> None:
     assert kept == [mixed, alike]
     assert [item.reason for item in dropped] == ["all 2 are correct"]
     assert ZeroVariance()({}, [correct, mixed, alike])[1] == [correct, mixed]
+
+
+def test_rewards_of_turns_count() -> None:
+    """As environments of other libraries give them: the scores are equal, and the returns differ."""
+    given = group([0, 0])
+    first, second = given.trajectories
+    rewarded = replace(first, segments=(*first.segments[:-1], replace(first.segments[-1], reward=1.0)))
+    _, kept, _ = ZeroVariance()({}, [replace(given, trajectories=(rewarded, second))])
+    assert len(kept) == 1 and kept[0].rewards.tolist() == [1.0, 0.0]

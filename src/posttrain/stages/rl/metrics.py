@@ -51,7 +51,7 @@ def rollout_metrics(groups: Sequence[Group]) -> dict[str, float]:
             measured = calibration([q for q, _ in stated], [right for _, right in stated])
             metrics |= {"calibration/stated": len(stated) / len(scores)}
             metrics |= {f"calibration/{name}": number for name, number in measured.items()}
-        values = [[t.score.value for t in g if t.score and t.score.status != "error"] for g in groups]
+        values = [[t.score.value + t.turn_reward for t in g if t.score and t.score.status != "error"] for g in groups]
         metrics["zero_variance"] = float(np.mean([len(set(v)) <= 1 for v in values]))
     return metrics
 
