@@ -1,5 +1,7 @@
 """Splitters, by hand."""
 
+from time import perf_counter
+
 import numpy as np
 import pytest
 
@@ -21,6 +23,12 @@ CASES: list[tuple[Split, str, list[str]]] = [
     ("episodes", "a\nWait\n\nb\n\nc\n \nBUT HOLD ON", ["a\nWait\n\nb\n\nc", "BUT HOLD ON"]),
     ("episodes", "\n\n", []),
     ("whole", "  a. b.\n", ["a. b."]),
+    ("tags", "so <think>a</think> x\n<answer>b</answer>", ["<think>a</think>", "<answer>b</answer>"]),
+    # the outermost block, up to the first tag that closes it; one that is not closed is none
+    ("tags", "<a><b>1</b></a><b>2</b>", ["<a><b>1</b></a>", "<b>2</b>"]),
+    ("tags", "<a><b>1</b> </c> a < b > c <a>", ["<b>1</b>"]),
+    ("tags", "<a>1<a>2</a>3</a>", ["<a>1<a>2</a>"]),
+    ("tags", "no tag", []),
     # five words remain after the comma, and five are before it
     ("sub_sentences", "a b c d e, f g h i j.", ["a b c d e,", "f g h i j."]),
     # four words remain: no cut
@@ -34,6 +42,12 @@ CASES: list[tuple[Split, str, list[str]]] = [
 @pytest.mark.parametrize(("split", "text", "parts"), CASES)
 def test_by_hand(split: Split, text: str, parts: list[str]) -> None:
     assert [text[start:end] for start, end in ranges_of(text, split, 99)] == parts
+
+
+def test_tags_that_nothing_closes_take_linear_time() -> None:
+    begin = perf_counter()
+    assert ranges_of("<a>" * 200_000 + "</b>" * 200_000, "tags", 99) == []
+    assert perf_counter() - begin < 10.0
 
 
 def test_the_last_part_has_the_rest() -> None:

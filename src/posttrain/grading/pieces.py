@@ -1,10 +1,12 @@
-"""Splits completions into parts that are scored by themselves: sentences, sub-sentences, lines, steps.
+"""Splits completions into parts that are scored by themselves: sentences, sub-sentences, lines, steps, tagged blocks.
 
 Every splitter returns ranges of characters, in order and without overlap, in time linear in the length of the text;
 blank parts are left out.
 """
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal
@@ -12,11 +14,12 @@ from typing import Final, Literal
 from posttrain.types import IntArray, Trajectory
 
 Range = tuple[int, int]
-Split = Literal["sentences", "sub_sentences", "lines", "steps", "episodes", "whole"]
+Split = Literal["sentences", "sub_sentences", "lines", "steps", "episodes", "tags", "whole"]
 """``sentences`` end with . ! ? before white space, or with a line. ``sub_sentences`` (Fine-Grained RLHF) also end after
 a word with , ; ! ? if at least 5 words of the sentence remain; one of less than 5 words is joined to a neighbour.
 ``steps`` end with a line or a semicolon. ``episodes`` (Meta Reinforcement Fine-Tuning, arXiv:2503.07572) begin with a
-paragraph that starts with one of `KEYWORDS`, three paragraphs or more after the start of the one before."""
+paragraph that starts with one of `KEYWORDS`, three paragraphs or more after the start of the one before. ``tags`` are
+blocks from ``<name>`` to the next ``</name>``, tags included; what is between blocks, or not closed, is no part."""
 KEYWORDS: Final = (
     *("wait", "but wait", "alternatively", "is there another way"),
     *("but let me double-check", "but hold on"),
@@ -28,6 +31,7 @@ FEWEST_WORDS: Final = 5
 _SENTENCE = re.compile(r"[.!?]+(?=\s|\Z)|\n")
 _STEP = re.compile(r"[;\n]")
 _WORD = re.compile(r"\S+")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]{0,63})>")
 
 
 def ranges_of(text: str, split: Split, most: int) -> list[Range]:
@@ -114,6 +118,22 @@ def _episodes(text: str) -> list[Range]:
     return starts
 
 
+def _tags(text: str) -> list[Range]:
+    tags = [(found.start(), found.end(), found[2], bool(found[1])) for found in _TAG.finditer(text)]
+    closed: dict[str, list[int]] = defaultdict(list)
+    for _, end, name, closes in tags:
+        if closes:
+            closed[name].append(end)
+    parts: list[Range] = []
+    for start, end, name, closes in tags:
+        if closes or (parts and start < parts[-1][1]):
+            continue
+        place = bisect_left(closed[name], end)
+        if place < len(closed[name]):
+            parts.append((start, closed[name][place]))
+    return parts
+
+
 def _whole(text: str) -> list[Range]:
     trimmed = _trimmed(text, 0, len(text))
     return [trimmed] if trimmed else []
@@ -125,5 +145,6 @@ _SPLITTERS: Final[dict[Split, Callable[[str], list[Range]]]] = {
     "lines": _lines,
     "steps": _steps,
     "episodes": _episodes,
+    "tags": _tags,
     "whole": _whole,
 }
