@@ -57,6 +57,7 @@ SHIPPED = {
     "moded": Shipped({"correct": "match"}),
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "highest": Shipped({"parts": {"rule": "match"}}),
+    "all_of": Shipped({"parts": {"rule": "match"}}),
     "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
     "calls": Shipped(
         how={"form": "<call>{answer}</call>", "skip": ["equivalent"]},  # calls are no numbers

@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "audited": Case(settings={"of": "match"}, gold="42"),
     "ensemble": Case(settings={"parts": {"rule": "match", "same": "match"}, "standardised": False}, gold="42"),
     "highest": Case(settings={"parts": {"rule": "match"}}, gold="42"),
+    "all_of": Case(settings={"parts": {"rule": "match"}}, gold="42"),
     "rubric": Case(
         settings={},
         gold="lamp 42",

@@ -229,7 +229,7 @@ NONE: dict[str, str] = {
     **dict.fromkeys(("route", "planted", "same_words", "chains", "by_rules"), "an order that is the task"),
     **dict.fromkeys(("fields", "function", "conversation"), "another reward's, or one's own"),
     **dict.fromkeys(("audited", "ensemble", "highest", "by_role", "noisy", "raised", "shadow"), "composed: see PARTS"),
-    **dict.fromkeys(("unreliable", "episodic_memory", "captions", "signed", "gated"), "composed: see PARTS"),
+    **dict.fromkeys(("unreliable", "episodic_memory", "captions", "signed", "gated", "all_of"), "composed: see PARTS"),
     **dict.fromkeys(("constraints", "by_field", "steered", "sum", "directional"), "composed: see PARTS"),
 }
 """Kinds that read nothing which has a name or an order of its own."""
@@ -283,6 +283,7 @@ PARTS = {
     "sum": {"parts": {"right": "match", "short": {"kind": "regex", "pattern": "^.{,2}$"}}},
     "ensemble": {"parts": {"rule": "match", "form": {"kind": "regex", "pattern": "4"}}, "standardised": False},
     "highest": {"parts": {"rule": "match", "form": {"kind": "regex", "pattern": "4"}}},
+    "all_of": {"parts": {"rule": "match", "form": {"kind": "regex", "pattern": "4"}}},
     "by_role": {"parts": {"policy": "match", "other": {"kind": "regex", "pattern": "4"}}},
     "gated": {
         "of": "match",

@@ -24,6 +24,13 @@ def test_by_hand(length: int, right: float, wrong: float) -> None:
     assert judge(REWARD, padded("41", length)).value == pytest.approx(wrong, abs=1e-6)
 
 
+def test_a_line_by_hand() -> None:
+    line = Cosine(correct=Match(), limit=40, shape="linear")
+    for length, right in ((10, 0.775), (20, 0.55), (40, 0.1), (80, 0.1)):
+        assert judge(line, padded("42", length)).value == pytest.approx(right)
+        assert judge(line, padded("41", length)).value == pytest.approx(-right)
+
+
 def test_right_is_always_above_wrong_and_shorter_right_above_longer() -> None:
     rights = [judge(REWARD, padded("42", n)).value for n in range(8, 100)]
     wrongs = [judge(REWARD, padded("41", n)).value for n in range(8, 100)]

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards.cosine import Cosine
 from posttrain.components.rewards.format import Format
 from posttrain.components.rewards.function import Function
 from posttrain.components.rewards.gated import Gated
@@ -70,6 +72,26 @@ def test_a_gate_that_cannot_score_is_an_error_and_no_failure() -> None:
 
     (found,) = scores(Gated(of=Match(), gates={"form": Broken()}), "4")
     assert found.status == "error" and "gate 'form' failed: no grader" in found.explanation
+
+
+def test_a_gate_by_its_value() -> None:
+    gated = Gated(of=Match(), gates={"length": Cosine(correct=Match(), limit=20)}, threshold=0.5, failed=-1.0)
+    assert [score.value for score in scores(gated, "4", "because #### 4", "5")] == [1.0, -1.0, -1.0]
+    assert [score.value for score in scores(replace(gated, threshold=0.2), "4", "because #### 4", "5")] == [
+        1.0,
+        1.0,
+        -1.0,
+    ]
+
+
+def test_a_gate_that_does_not_apply_is_left_out() -> None:
+    class Elsewhere(Format):
+        async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
+            return [replace(failure("not for this row"), applies=False) for _ in group]
+
+    for threshold in (None, 0.5):
+        gated = Gated(of=Match(), gates={"form": Elsewhere()}, threshold=threshold)
+        assert [score.status for score in scores(gated, "4", "5")] == ["ok", "wrong"]
 
 
 def test_it_has_what_its_parts_need() -> None:

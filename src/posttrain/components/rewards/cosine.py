@@ -6,7 +6,8 @@ over the limit, held at 1,
     right    last + (first - last) / 2 * (1 + cos(pi p)),    from 1.0 at length 0 to 0.1 at the limit
     wrong    the same                                        from -1.0 at length 0 to -0.1 at the limit
 
-Without the hold the cosine would turn round beyond the limit. Lengths are in characters there. A correct answer gets
+With ``shape: linear`` it is last + (first - last) (1 - p). Without the hold the cosine would turn round beyond the
+limit. Lengths are in characters there. A correct answer gets
 more than an incorrect one at all lengths by this reward alone, but not in a sum with other rewards of length.
 
 Differs: there, an answer counts as right where the reference answer cannot be parsed; here such a task has the error
@@ -39,6 +40,8 @@ class Cosine(Reward):
     """The same of a wrong answer."""
     limit: PositiveInt = 30_000
     """Length from which the reward stays as it is."""
+    shape: Literal["cosine", "linear"] = "cosine"
+    """How it falls or rises between them."""
     unit: Literal["characters", "tokens"] = "characters"
     """What lengths are counted in; tokens are the trained ones."""
 
@@ -57,7 +60,9 @@ class Cosine(Reward):
             return scored
         length = len(trajectory.completion) if self.unit == "characters" else trajectory.num_trained
         first, last = self.right if scored.status == "ok" else self.wrong
-        value = last + (first - last) / 2 * (1 + math.cos(math.pi * min(1.0, length / self.limit)))
+        share = min(1.0, length / self.limit)
+        left = 1 - share if self.shape == "linear" else (1 + math.cos(math.pi * share)) / 2
+        value = last + (first - last) * left
         return replace(
             scored,
             value=value,

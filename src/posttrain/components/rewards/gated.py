@@ -3,9 +3,9 @@
 Source: the reward of Confucius3-Math, arXiv:2506.18330, section 6: filters of format and repetition come first, and
 only what passes is compared with the answer.
 
-A gate is a reward with a status: ``ok`` passes. Only rollouts that pass every gate are scored by the other reward, so
-that an expensive one is not used for the rest. A gate that cannot score a rollout, or that does not apply to it, gives
-it status ``error``.
+A gate is a reward with a status, of which ``ok`` passes, or with a value, which must reach the `threshold`. Only
+rollouts that pass every gate are scored by the other reward, so that an expensive one is not used for the rest. A gate
+that does not apply to a rollout is left out; one that cannot score it gives it status ``error``.
 """
 
 import asyncio
@@ -27,7 +27,9 @@ class Gated(Reward):
     of: Reward
     """Scores the rollouts that pass."""
     gates: Annotated[Mapping[str, Reward], Field(min_length=1)]
-    """By name; a rollout passes where the status is ``ok``."""
+    """By name; a rollout passes where the status is ``ok``, or the value reaches the threshold."""
+    threshold: float | None = None
+    """Smallest value that passes a gate; None takes its status."""
     failed: float = 0.0
     """Reward of a rollout that fails a gate; -1 where the other reward gives +1 and -1."""
 
@@ -74,10 +76,16 @@ class Gated(Reward):
         own = {name: replace(context, state=context.state.setdefault(name, {})) for name in ("of", *self.gates)}
         gated = await asyncio.gather(*(gate.score(group, own[name]) for name, gate in self.gates.items()))
         parts = [dict(zip(self.gates, scores, strict=True)) for scores in zip(*gated, strict=True)]
-        passed = [i for i, scores in enumerate(parts) if all(score.status == "ok" for score in scores.values())]
+        passed = [i for i, scores in enumerate(parts) if all(self._passes(score) for score in scores.values())]
         passing = replace(group, trajectories=tuple(group.trajectories[i] for i in passed))
         answers = dict(zip(passed, await self.of.score(passing, own["of"]) if passed else (), strict=True))
         return [self._joined(scores, answers.get(i)) for i, scores in enumerate(parts)]
+
+    def _passes(self, score: Score) -> bool:
+        """Whether a gate lets a rollout pass, or does not apply to it."""
+        if not score.applies:
+            return True
+        return score.status == "ok" if self.threshold is None else score.value >= self.threshold
 
     def _joined(self, gates: Mapping[str, Score], answer: Score | None) -> Score:
         """The score of a rollout, from those of its gates and, where it passed them, of the other reward."""
@@ -86,9 +94,9 @@ class Gated(Reward):
         errors = [f"gate '{name}' failed: {score.explanation}" for name, score in gates.items() if _unknown(score)]
         if errors:
             return failure("; ".join(errors), parts=gates)
-        shut = [f"{name}: {score.explanation}" for name, score in gates.items() if score.status != "ok"]
+        shut = [f"{name}: {score.explanation}" for name, score in gates.items() if not self._passes(score)]
         return Score(value=self.failed, status="wrong", explanation="; ".join(shut), parts=gates)
 
 
 def _unknown(score: Score) -> bool:
-    return score.status == "error"
+    return score.status == "error" and score.applies
