@@ -8,8 +8,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from posttrain.audit import Subject
-from posttrain.audit.attack import BITS, attacked, edited, is_reference, pieces
-from posttrain.audit.auditing import Finding, Settings
+from posttrain.audit.attack import BITS, counts_of, edited, is_reference, pieces, searched
+from posttrain.audit.auditing import Finding, Settings, finding_of
 from posttrain.cli import main
 from posttrain.components.rewards import Reward
 from posttrain.types import Task
@@ -21,11 +21,11 @@ def finds(tmp_path: Path, body: str, budget: int, oracle: str | None = None) -> 
     (tmp_path / "mine.py").write_text(f"def score(completion, answer):\n    return {body}\n")
     make = TypeAdapter(Reward).validate_python
     reward = make({"kind": "function", "path": f"{tmp_path}/mine.py:score"})
-    found, counts = attacked(
+    everything, found = searched(
         reward, TASKS, Settings(cpu_seconds=2.0), budget=budget, seed=0, oracle=make(oracle) if oracle else None
     )
-    assert counts["probes"] == budget
-    return found
+    assert counts_of(everything)["probes"] == budget
+    return [finding_of("false positive", item, item.score.explanation) for item in found]
 
 
 @pytest.mark.parametrize(
@@ -88,3 +88,25 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
     assert main(verb) == 1
     again = json.loads(capfd.readouterr().out)
     assert again["findings"] == first["findings"], "the search is a function of its seed"
+
+
+def test_finds_become_probes_of_later_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.jsonl").write_text('{"prompt": "Six by seven?", "answer": "42"}\n')
+    weak = ["audit", "regex", "pattern=4", "tasks=mine.jsonl", "--about", "form", "--finds", "finds.jsonl", "--json"]
+    assert main([*weak, "--attack", "40"]) == 1
+    capfd.readouterr()
+    kept = [json.loads(line) for line in Path("finds.jsonl").read_text().splitlines()]
+    assert kept and all("4" in one["text"] and one["value"] == 1.0 for one in kept)
+    assert main(weak) == 1
+    again = json.loads(capfd.readouterr().out)
+    assert again["kinds"]["finds"]["probes"] == again["kinds"]["finds"]["rewarded"] == len(kept)
+    assert main(["audit", "match", *weak[3:4], *weak[6:]]) == 0, "they are no finds of this reward"
+    assert json.loads(capfd.readouterr().out)["kinds"]["finds"]["rewarded"] == 0
+    assert main([*weak, "--attack", "40"]) == 1
+    assert len(Path("finds.jsonl").read_text().splitlines()) == len(kept), "nothing is there twice"
+    Path("finds.jsonl").write_text("{}\n")
+    assert main(weak) == 2
+    assert "finds.jsonl:1 is no find" in capfd.readouterr().err

@@ -10,13 +10,13 @@ in its last tag or box, has the words and numbers of the reference and no others
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import numpy as np
 
 from posttrain.audit import Probe, Subject
-from posttrain.audit.auditing import WALL_PER_CPU_SECOND, Finding, Scored, Settings, finding_of, golds_of, rollout_of
+from posttrain.audit.auditing import WALL_PER_CPU_SECOND, Scored, Settings, golds_of, rollout_of
 from posttrain.components.rewards import Reward
 from posttrain.engines import wait_for
 from posttrain.grading.isolated import Isolated
@@ -40,18 +40,30 @@ _WORD = re.compile(r"\w+|(?<!\*)\*(?!\*)|[-+/=<>]")
 _LAST = re.compile(r"<(\w+)>([^<>]*)</\1>|\\boxed\{([^{}]*)\}")
 
 
-def attacked(
-    reward: Reward, tasks: Sequence[Task], settings: Settings, *, budget: int, seed: int, oracle: Reward | None
-) -> tuple[list[Finding], dict[str, float]]:
-    """The finds, at most `MOST_FINDS` of a task, and counts as of a kind of probes; `budget` is the texts scored."""
-    everything, finds = searched(reward, tasks, settings, budget=budget, seed=seed, oracle=oracle)
-    return [finding_of("false positive", item, item.score.explanation) for item in finds], {
-        "probes": len(everything),
-        "rewarded": sum(item.score.status == "ok" for item in everything),
-        "errors": sum(item.score.status == "error" for item in everything),
-        "mean": float(np.mean([item.score.value for item in everything if np.isfinite(item.score.value)] or [0.0])),
-        "slowest": max((item.outcome.cpu_seconds for item in everything), default=0.0),
+def counts_of(scored: Sequence[Scored]) -> dict[str, float]:
+    """Counts as of a kind of probes."""
+    return {
+        "probes": len(scored),
+        "rewarded": sum(item.score.status == "ok" for item in scored),
+        "errors": sum(item.score.status == "error" for item in scored),
+        "mean": float(np.mean([item.score.value for item in scored if np.isfinite(item.score.value)] or [0.0])),
+        "slowest": max((item.outcome.cpu_seconds for item in scored), default=0.0),
     }
+
+
+def tried_again(
+    reward: Reward, tasks: Sequence[Task], settings: Settings, finds: Mapping[str, Sequence[str]]
+) -> list[Scored]:
+    """Earlier finds, texts by the key of their task, as probes; those of other tasks are left out."""
+    limits = Limits(cpu_seconds=settings.cpu_seconds, wall_seconds=WALL_PER_CPU_SECOND * settings.cpu_seconds)
+    grader = Isolated(reward, limits, preload=getattr(reward, "libraries", ()))
+    pairs = [
+        (task, Probe(name="an earlier find", text=text, expected="unrewarded"))
+        for task in tasks
+        for text in finds.get(task.key, ())
+    ]
+    outcomes = wait_for(grader.outcomes([rollout_of(probe, task) for task, probe in pairs]))
+    return [Scored("finds", probe, task, *found) for (task, probe), found in zip(pairs, outcomes, strict=True)]
 
 
 def searched(

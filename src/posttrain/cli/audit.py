@@ -6,7 +6,11 @@ tasks=... and the reward's settings as name=value. Without tasks a few bundled o
     posttrain audit match
     posttrain audit ./mine.py:score tasks=mine.jsonl
     posttrain audit match tasks=mine.jsonl --attack 2000
+    posttrain audit match tasks=mine.jsonl --attack 2000 --finds finds.jsonl
     posttrain audit format --about form --form '<think>so</think><answer>{answer}</answer>'
+
+With --finds the finds of an attack are added to a file, with their rewards, and those in it are probes of every later
+audit.
 
 With --judge a judge is audited instead, on gold pairs: rows with prompt, chosen, rejected, and where they are known
 strength, category, principle, writer_chosen and writer_rejected. JUDGE is what posttrain judge takes; planted:FAULT, a
@@ -19,6 +23,8 @@ instructions are tried on it, and judge.html shows all.
 Exit codes: 0 nothing found, 1 something found, 2 the input is wrong.
 """
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,8 +35,10 @@ from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 
 if TYPE_CHECKING:
-    from posttrain.audit.auditing import Report
+    from posttrain.audit.auditing import Finding, Report, Settings
     from posttrain.audit.judges.auditing import JudgeReport
+    from posttrain.components.rewards import Reward
+    from posttrain.types import Task
 
 SHOWN = 40
 
@@ -49,6 +57,12 @@ SHOWN = 40
     metavar="N",
     type=click.IntRange(0, 1_000_000),
     help="Search for rewarded completions that are not correct, by N edits of answers, prompts and nothing.",
+)
+@click.option(
+    "--finds",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Finds of attacks (JSON lines): earlier ones are tried again as probes, new ones are added.",
 )
 @click.option("--oracle", help="For --attack: the reward that decides what is correct. [default: the reference alone]")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="For --attack: which edits.")
@@ -75,6 +89,7 @@ def command(
     skip: str,
     limit: float,
     attack: int,
+    finds: Path | None,
     oracle: str | None,
     seed: int,
     judge: str | None,
@@ -95,7 +110,7 @@ def command(
         raise click.UsageError("Missing argument 'REWARD'.")
     if gold is not None or models:
         raise click.UsageError("--gold and --model are for --judge JUDGE; write that, or leave them out.")
-    _reward(reward, settings, form, about, skip, limit, attack, oracle, seed, as_json)
+    _reward(reward, settings, form, about, skip, limit, attack, finds, oracle, seed, as_json)
 
 
 def _reward(
@@ -106,6 +121,7 @@ def _reward(
     skip: str,
     limit: float,
     attack: int,
+    finds: Path | None,
     oracle: str | None,
     seed: int,
     as_json: bool,
@@ -122,19 +138,65 @@ def _reward(
     skipped = [kind for kind in skip.split(",") if kind]
     chosen = Settings(form=form, about=about, skip=skipped, cpu_seconds=limit)  # type: ignore[arg-type]
     report = audit(made, tasks, chosen)
-    if attack:
-        from posttrain.audit.attack import attacked
-
-        decides = made_reward(oracle, []) if oracle else None
-        report = report.with_findings(
-            "attack", *attacked(made, tasks, chosen, budget=attack, seed=seed, oracle=decides)
-        )
+    decides = made_reward(oracle, []) if oracle else None
+    for kind, findings, counts in _searched(made, tasks, chosen, attack, finds, decides, seed):
+        report = report.with_findings(kind, findings, counts)
     if as_json:
         print_json({"reward": reward, "tasks": len(tasks), **report.as_json()})
     else:
         _show(report, oracle)
     if not report.clean:
         raise click.exceptions.Exit(1)
+
+
+def _searched(
+    reward: "Reward",
+    tasks: "Sequence[Task]",
+    chosen: "Settings",
+    attack: int,
+    path: Path | None,
+    oracle: "Reward | None",
+    seed: int,
+) -> "Iterator[tuple[str, list[Finding], dict[str, float]]]":
+    """Findings and counts of earlier finds, and of an attack whose finds are added to the file."""
+    from posttrain.audit.attack import counts_of, searched, tried_again
+    from posttrain.audit.auditing import finding_of
+
+    known = _read_finds(path) if path is not None else {}
+    if path is not None and known:
+        again = tried_again(reward, tasks, chosen, known)
+        rewarded = [item for item in again if item.score.status == "ok"]
+        yield "finds", [finding_of("false positive", one, one.score.explanation) for one in rewarded], counts_of(again)
+    if not attack:
+        return
+    everything, found = searched(reward, tasks, chosen, budget=attack, seed=seed, oracle=oracle)
+    yield "attack", [finding_of("false positive", one, one.score.explanation) for one in found], counts_of(everything)
+    if path is not None:
+        new = [one for one in found if one.probe.text not in known.get(one.task.key, ())]
+        with path.open("a", encoding="utf-8") as file:
+            for one in new:
+                file.write(json.dumps({"task": one.task.key, "text": one.probe.text, "value": one.score.value}) + "\n")
+
+
+def _read_finds(path: Path) -> dict[str, list[str]]:
+    """Texts by the key of their task; none without a file. Raises `UserError` for lines that are no finds."""
+    from posttrain.errors import UserError
+    from posttrain.errors.foreign import guard, parse_json, read_text
+
+    if not path.exists():
+        if not path.absolute().parent.is_dir():
+            raise UserError(
+                f"no folder {path.parent} to write {path.name} into; make it first, or give another --finds"
+            )
+        return {}
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(read_text(path).splitlines(), 1):
+        with guard(f"{path}:{number} is no JSON"):
+            entry = parse_json(line)
+        if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("task", "text")):
+            raise UserError(f"{path}:{number} is no find: an object with task and text")
+        found.setdefault(entry["task"], []).append(entry["text"])
+    return found
 
 
 def _show(report: "Report", oracle: str | None) -> None:
