@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from posttrain.component.user_code import allowing
 from posttrain.components.environments import Resumes
 from posttrain.components.environments.foreign import Foreign
 from posttrain.components.rollouts.turns import Turns
@@ -23,7 +24,9 @@ from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.context import RunContext
 from posttrain.runs.episodes import FILE, EpisodeJournal
+from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
+from posttrain.runs.replaying import different_files, replay
 from posttrain.runs.run import Run
 from posttrain.runs.store import RunStore
 from tests.conformance.test_methods import run
@@ -153,6 +156,21 @@ def test_a_killed_run_does_not_ask_its_server_again(tiny: Path, tmp_path: Path) 
     assert before > kept > 30
     assert (once - told).total() == 0
     assert (told - once).total() <= before - kept, "what was not answered when the run was killed"
+
+
+@pytest.mark.slow
+def test_a_run_that_is_computed_again_does_not_ask_its_server(tiny: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "game"
+    recipe = recipe_of(tiny, folder, Streaming(eta=2, piece=1, learning=1))
+    with allowing(trust=True):
+        first, _ = start(recipe, folder / "runs", LiveView(lines=True))
+        before = Counter(asked(folder))
+        new, _ = replay(first, folder / "again", LiveView(lines=True))
+    assert different_files(first / "model", new / "model") == []
+    after = Counter(asked(folder))
+    for counts in (before, after):
+        del counts["start"]
+    assert after == before
 
 
 PID = "import sys, pathlib; pathlib.Path(sys.argv[2], 'pid').write_text(str(os.getpid()))"

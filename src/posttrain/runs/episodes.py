@@ -26,17 +26,18 @@ class EpisodeJournal:
 
     def __init__(self, folder: Path) -> None:
         """Of the run in `folder`; `go_on` reads what is there."""
-        self._path = folder / FILE
+        self._path = self._read = folder / FILE
         self._found: dict[str, deque[list[tuple[int, Any]]]] = {}
         self._journal: Journal | None = None
 
     def go_on(self, position: Mapping[str, int]) -> None:
         """Take the answers that were written after a checkpoint, whose position has the size of the file then."""
         self._found = {}
-        if not self._path.is_file():
+        if self._path.is_file():
+            self._open().end_line()
+        if not self._read.is_file():
             return
-        self._open().end_line()
-        for line in sound_lines_after(self._path, position.get(FILE, 0)):
+        for line in sound_lines_after(self._read, position.get(FILE, 0)):
             if line.get("kind") == _GONE_BACK:
                 self._found = {}
             elif isinstance(line.get("place"), int):
@@ -47,6 +48,10 @@ class EpisodeJournal:
         if not begun or place <= begun[-1][-1][0]:
             begun.append([])
         begun[-1].append((place, answer))
+
+    def follow(self, folder: Path) -> None:
+        """Take the answers of another run, which is computed again."""
+        self._read = folder / FILE
 
     def take(self, episode: str) -> Sequence[tuple[int, Any]]:
         """Places and answers of an episode before this process began, once."""

@@ -57,12 +57,14 @@ def start(
     most_steps: int | None = None,
     limit: TimeLimit | None = None,
     replayed: Sequence[Mapping[str, Any]] | None = None,
+    followed: Path | None = None,
 ) -> tuple[Path, dict[str, Any]]:
     """Run a recipe in a new folder under `root`; returns the folder and the summary.
 
     Data and models are read before the folder is made, so that a mistake in them leaves nothing behind. `warnings` are
     recorded with those of the checks. `most_steps` ends each stage early, for a rehearsal; at `limit` the run is
-    saved and stops. `replayed` is the journal of a run to compute again (`RunStore.stream`).
+    saved and stops. `replayed` is the journal of a run to compute again (`RunStore.stream`), and `followed` its folder,
+    whose answers of environments are taken.
     """
     for tracker in recipe.trackers:
         tracker.check()
@@ -71,6 +73,8 @@ def start(
     context.check(models)
     context.problems.warnings[:0] = warnings
     store = RunStore.create(root, recipe.name, to_tree(context.recipe), context.environment())
+    if followed is not None:
+        store.episodes.follow(followed)
     memory = context.estimate()
     if context.device.type == "cpu" and memory.fits is False:
         store.log_history("warning", " ".join(memory.lines()))

@@ -20,15 +20,21 @@ def replay(folder: Path, root: Path, view: LiveView) -> tuple[Path, dict[str, An
     """
     with RunStore.open(folder, reading=True) as store:
         journal = store.stream()
+        anew = [entry["step"] for entry in store.metrics() if entry.get("episodes_anew")]
     if not journal:
         raise UserError(
             f"{folder} has no {STREAM}: only runs with schedule=streaming have an order of samples of their own. Any "
             f"other run is repeated by: posttrain run {folder / 'recipe.yaml'}"
         )
+    if anew:
+        raise UserError(
+            f"{folder} cannot be computed again: in step {anew[0]} episodes started anew, since their environment did "
+            "not answer as before, and nothing repeats what it answered then"
+        )
     if not (folder / "model").is_dir():
         raise UserError(f"{folder} has not ended, so there are no weights to compare with: posttrain resume {folder}")
     recipe = find_recipe(str(folder / "recipe.yaml"))
-    new, summary = start(recipe, root, view, replayed=journal)
+    new, summary = start(recipe, root, view, replayed=journal, followed=folder)
     if different := different_files(folder / "model", new / "model"):
         raise RunFailed(
             f"{new} has other weights than {folder}: {', '.join(different)} differ. Versions, threads and machine "

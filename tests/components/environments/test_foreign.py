@@ -326,3 +326,26 @@ def test_episodes_wait_for_one_another_beyond_a_number_and_are_the_same(tmp_path
     assert found[0] == found[1]
     with pytest.raises(ValueError, match="at_once"):
         Foreign(at_once=0)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("mine.py", "write mine.py:CLASS"),
+        ("mine.py:number", "'number' of .* is 5; name a class or a function"),
+        ("mine.py:Sized", "Sized cannot be called with its arguments {}: missing a required argument: 'size'"),
+        ("mine.py:Bare", "made: Bare has no method reset"),
+        ("none.py:Bare", "made: there is no file"),
+        ("foo:bar", "'foo' is neither a module that is installed nor one of the libraries gymnasium, "),
+    ],
+)
+def test_what_is_no_environment_is_named(
+    source: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "number = 5\nclass Bare: pass\nclass Sized:\n"
+        "    def __init__(self, size): pass\n    def reset(self, seed): return ''\n    def step(self, a): return a\n"
+    )
+    with pytest.raises(UserError, match=message):
+        Foreign(source=source).check([])

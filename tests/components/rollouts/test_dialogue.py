@@ -60,6 +60,12 @@ def test_one_answer_is_not_agreed_and_neither_is_an_empty_one() -> None:
     assert fact is not None and fact.agreed == ""
 
 
+def test_a_single_turn_agrees_on_nothing() -> None:
+    [alice], _ = talked(["<a>"], replace(PLAIN, max_turns=1))
+    fact = alice.fact(Exchange)
+    assert fact is not None and fact.agreed == "" and fact.turns == ("<a>",) and alice.stop_reason == "length"
+
+
 def test_a_conversation_draws_a_format_and_a_task_without_contexts_is_read_by_both() -> None:
     plain = replace(TASK, fields={})
     view = "{agent} to {other}: {question}{context}{form}"

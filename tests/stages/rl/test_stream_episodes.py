@@ -15,8 +15,11 @@ from posttrain.components.rollouts.step_search import StepSearch
 from posttrain.components.rollouts.turns import Turns
 from posttrain.components.timetables.streaming import Streaming
 from posttrain.engines import Sampling
+from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.tree import Recipe
+from posttrain.runs.live import LiveView
+from posttrain.runs.replaying import replay
 from tests.conformance.test_methods import run
 from tests.stages import resuming
 from tests.stages.resuming import PullThePlug, cut_off_and_resumed
@@ -95,6 +98,8 @@ def test_an_environment_that_changed_meanwhile_starts_its_episodes_anew(
     anew = [entry["episodes_anew"] for entry in store.metrics()]
     assert len(anew) == 5
     assert not any(anew[:2]) and sum(anew[2:]) >= 1
+    with pytest.raises(UserError, match=r"cannot be computed again: in step [345] episodes started anew"):
+        replay(store.folder, tmp_path / "again", LiveView(lines=True))
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ class Foreign(Environment):
         """
         (outcome,) = self.runner.run_now({"order": "describe"})
         if outcome.how != "ok":
-            raise UserError(f"the environment '{self.source}' cannot be made: {outcome.explanation}")
+            raise UserError(f"the environment '{self.source}' cannot be made: {_plain(outcome.explanation)}")
         found: dict[str, Any] = outcome.value
         self.stop_if_down(found)
         return found
@@ -311,9 +311,8 @@ class Visit(Instance):
         outcome = await self._session.call({"order": order, **more})
         if outcome.how != "ok":
             self._session.end()
-            raise EnvironmentFailed(
-                f"the environment '{self._rules.source}' failed in {order} ({outcome.how}): {outcome.explanation}"
-            )
+            why = _plain(outcome.explanation)
+            raise EnvironmentFailed(f"the environment '{self._rules.source}' failed in {order} ({outcome.how}): {why}")
         self._rules.stop_if_down(outcome.value)
         return outcome.value
 
@@ -328,3 +327,8 @@ def _fields(task: Task) -> dict[str, Any]:
     """What a task has by name."""
     own = {"prompt": task.prompt, "answer": task.answer, "domain": task.domain}
     return {**{name: value for name, value in own.items() if value}, **task.fields}
+
+
+def _plain(explanation: str) -> str:
+    """What a worker raised, without the name of an error that is written for users."""
+    return explanation.removeprefix("UserError: ")

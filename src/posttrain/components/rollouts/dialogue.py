@@ -34,8 +34,8 @@ class Dialogue(Rollout):
 
     n: PositiveInt = 10
     """Conversations per task."""
-    max_turns: Annotated[int, Field(ge=2, le=1000)] = 10
-    """Most turns, of both together."""
+    max_turns: Annotated[int, Field(ge=1, le=1000)] = 10
+    """Most turns, of both together; in a single one no answer can be stated twice."""
     form: Form = Form()
     """What they read, and how they state an answer."""
     rollouts: Literal["both", "first"] = "both"

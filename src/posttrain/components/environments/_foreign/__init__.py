@@ -5,11 +5,13 @@ invalid turn, not an error. What the library raises is an error of the rollout.
 """
 
 import importlib
+import inspect
 import json
 import math
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -116,6 +118,8 @@ def split(source: str) -> tuple[str, str]:
     library, found, name = source.partition(":")
     if found and library in LIBRARIES:
         return library, name
+    if source.endswith(".py") and library not in LIBRARIES:
+        raise UserError(f"write {source}:CLASS, with the name of a class in that file")
     if not found or re.search(r"-v\d+$", source):
         return "gymnasium", source
     return "plain", source
@@ -127,13 +131,37 @@ def load(spelling: str) -> Any:
     if is_path(source):
         file = file_of(source)
         if not file.is_file():
-            raise UserError(f"environment '{spelling}': there is no file {file}")
+            raise UserError(f"there is no file {file}")
         module = load_file(file, file.read_bytes())
     else:
-        module = importlib.import_module(source)
+        try:
+            module = importlib.import_module(source)
+        except ModuleNotFoundError as error:
+            if error.name != source.partition(".")[0]:
+                raise
+            known = ", ".join(name for name in LIBRARIES if name != "plain")
+            raise UserError(
+                f"'{source}' is neither a module that is installed nor one of the libraries {known}; write "
+                "file.py:Class for a class of your own"
+            ) from None
     if not hasattr(module, name):
-        raise UserError(f"environment '{spelling}': {source} has no '{name}'")
+        raise UserError(f"{source} has no '{name}'")
+    if not callable(getattr(module, name)):
+        raise UserError(f"'{name}' of {source} is {getattr(module, name)!r:.40}; name a class or a function")
     return getattr(module, name)
+
+
+def called(make: Any, arguments: Mapping[str, Any]) -> Any:
+    """What a class or a function makes. Raises `UserError` for arguments that it does not take."""
+    try:
+        with suppress(ValueError):  # it has no signature
+            inspect.signature(make).bind(**arguments)
+    except TypeError as error:
+        raise UserError(
+            f"{make.__name__} cannot be called with its arguments {dict(arguments)}: {error}; give others, as in "
+            "arguments={size: 3}"
+        ) from None
+    return make(**arguments)
 
 
 def seed_draws(seed: int) -> None:

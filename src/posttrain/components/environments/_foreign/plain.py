@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, cast
 
-from posttrain.components.environments._foreign import Adapter, Seen, finite, load, written
+from posttrain.components.environments._foreign import Adapter, Seen, called, finite, load, written
 from posttrain.components.environments._foreign.tools import Tool, of_method, perform
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
@@ -23,7 +23,7 @@ RESERVED = ("reset", "step", "reward", "get_reward", "done", "legal", "snapshot"
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
     """The environment of a class, or of a function that makes one."""
-    return Plain(load(name)(**arguments), cast(CallForm, calls))
+    return Plain(called(load(name), arguments), cast(CallForm, calls))
 
 
 class Plain(Adapter):
@@ -31,13 +31,13 @@ class Plain(Adapter):
 
     def __init__(self, made: Any, form: CallForm) -> None:
         if not callable(getattr(made, "reset", None)):
-            raise UserError(f"a {type(made).__name__} has no method reset(seed, ...), so no episode can start")
+            raise UserError(f"{type(made).__name__} has no method reset(seed, ...), so no episode can start")
         self._made, self._form = made, form
         names = [n for n in dir(type(made)) if n[0] != "_" and n not in RESERVED]
         methods = [getattr(made, n) for n in names if callable(inspect.getattr_static(type(made), n))]
         self.tools: dict[str, Tool] = {} if hasattr(made, "step") else {m.__name__: of_method(m) for m in methods}
         if not self.tools and not hasattr(made, "step"):
-            raise UserError(f"a {type(made).__name__} has neither a method step(action) nor another one, a tool")
+            raise UserError(f"{type(made).__name__} has neither a method step(action) nor another one, a tool")
         taken = inspect.signature(made.reset).parameters.values()
         self.rest = any(p.kind is p.VAR_KEYWORD for p in taken)
         self.fields = {p.name: p.default is p.empty for p in taken if p.kind is not p.VAR_KEYWORD}
