@@ -3,7 +3,9 @@ test_paged.py, since whether Triton interprets is settled when it is imported.
 """
 
 import copy
+import json
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -260,4 +262,10 @@ def compiled(kernel: Any, types: Mapping[str, str], fixed: Mapping[str, Any], ca
 if __name__ == "__main__":
     torch.set_num_threads(1)
     assert kernels.status().startswith("plain"), "the definition is by torch's operations"
-    globals()[sys.argv[1]]()
+    broken = dict[str, str]()
+    for name in sys.argv[1:]:
+        try:
+            globals()[name]()
+        except Exception:
+            broken[name] = traceback.format_exc()
+    print(json.dumps(broken))

@@ -1,5 +1,6 @@
 """Attention to pages on a GPU: its kernels in Triton's interpreter, and compiled for GPUs that are not here."""
 
+import json
 import os
 import subprocess
 import sys
@@ -20,36 +21,44 @@ needs_triton = pytest.mark.skipif(
 )
 
 
-def run(what: str, tmp_path: Path, **environment: str) -> None:
-    """Run a function of `paged_cases` where Triton can be imported."""
+LAWS = (
+    "attention_is_that_of_float64",
+    "a_row_is_the_same_to_the_bit_in_any_batch",
+    "pages_are_written_at_one_place_a_row",
+    "tokens_are_chosen_as_the_engine_chooses",
+    "signals_are_those_of_float64",
+    "tokens_drawn_in_one_go_are_those_of_single_steps",
+)
+
+
+def broken(folder: Path, *names: str, **environment: str) -> dict[str, str]:
+    """How those of these functions of `paged_cases` fail that do, where Triton can be imported."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(TRITON)])
-    variables = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path), "POSTTRAIN_KERNELS": "off"}
-    command = [sys.executable, "-m", "tests.kernels.paged_cases", what]
+    variables = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(folder), "POSTTRAIN_KERNELS": "off"}
+    command = [sys.executable, "-m", "tests.kernels.paged_cases", *names]
     done = subprocess.run(command, cwd=ROOT, env=variables | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """All laws in one process, which takes seconds to start."""
+    return broken(tmp_path_factory.mktemp("triton"), *LAWS, TRITON_INTERPRET="1")
 
 
 @needs_triton
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "law",
-    [
-        "attention_is_that_of_float64",
-        "a_row_is_the_same_to_the_bit_in_any_batch",
-        "pages_are_written_at_one_place_a_row",
-        "tokens_are_chosen_as_the_engine_chooses",
-        "signals_are_those_of_float64",
-        "tokens_drawn_in_one_go_are_those_of_single_steps",
-    ],
-)
-def test_in_the_interpreter(law: str, tmp_path: Path) -> None:
-    run(law, tmp_path, TRITON_INTERPRET="1")
+@pytest.mark.parametrize("law", LAWS)
+def test_in_the_interpreter(law: str, interpreted: dict[str, str]) -> None:
+    assert law not in interpreted, interpreted[law]
 
 
 @needs_triton
 @pytest.mark.slow
 def test_they_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
-    run("they_compile_for_gpus_that_are_not_here", tmp_path)
+    assert broken(tmp_path, "they_compile_for_gpus_that_are_not_here") == {}
 
 
 def test_where_there_is_no_gpu_nothing_is_taken_and_the_reason_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
