@@ -54,6 +54,9 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], Loss]] = {
     "float32, in chunks": ("tiny", {}, {"clip_norm": 0.1}, TEXT),
     "bfloat16, in chunks": ("tiny", {"dtype": "bfloat16"}, {"clip_norm": 0.1}, TEXT),
     "untied bfloat16, in chunks": ("untied", {"dtype": "bfloat16"}, {"clip_norm": 0.1}, TEXT),
+    "layers computed twice": ("tiny", {}, {"clip_norm": 0.1, "recompute": True}, TEXT),
+    "bfloat16, layers computed twice": ("tiny", {"dtype": "bfloat16"}, {"recompute": True}, TEXT),
+    "adapters, layers computed twice": ("tiny", {"lora": LoRA(rank=2)}, {"recompute": True}, TEXT),
     "muon": ("tiny", {}, {"optimizer": Muon(lr=1e-2, weight_decay=0.1)}, TEXT),
 }
 UPDATES = 3

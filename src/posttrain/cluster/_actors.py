@@ -173,7 +173,8 @@ class Learners(Replicas):
         from posttrain.cluster._sums import Sums
 
         try:
-            policy, types, own, count, loss, progress = loads(content, self.policies)
+            policy, recompute, types, own, count, loss, progress = loads(content, self.policies)
+            policy.recompute_layers(recompute)
             weights = dict(policy.named_parameters())
             sums = Sums(self._group, self._rank, self._size, {name: weights[name] for name in types}, types)
             done, _ = work(sums, policy, list(types), own, count, loss, progress)
@@ -275,7 +276,8 @@ class Workers(Samplers, Learners):
         torch.set_num_threads(self._threads)
         try:
             group, rank, size = self._formed[key]
-            policy, types, own, count, loss, progress = loads(content, self.policies)
+            policy, recompute, types, own, count, loss, progress = loads(content, self.policies)
+            policy.recompute_layers(recompute)
             weights = dict(policy.named_parameters())
             sums = Sums(group, rank, size, {name: weights[name] for name in types}, types)
             return work(sums, policy, list(types), own, count, loss, progress)

@@ -85,6 +85,8 @@ class Part:
         """
         if learning is None:
             policy.requires_grad_(False)
+        else:
+            policy.recompute_layers(learning.recompute)
         self.policy, self.rank, self.size = policy, int(mesh.get_local_rank()), int(mesh.size())
         self._group, self._whole_in_first = mesh.get_group(), whole_in_first
         parameters = dict(policy.named_parameters())

@@ -90,9 +90,10 @@ class PlacedWorkers(InProcess):
             return session.name_of(policy)
 
         size, types = len(session.places("learn", policy.role)), types_of(learner.parameters)
+        head = policy, learner.settings.recompute, types
         try:
             contents = [
-                dumps((policy, types, list(dealt(every, rank, size)), len(every), loss, progress), name_of, policy)
+                dumps((*head, list(dealt(every, rank, size)), len(every), loss, progress), name_of, policy)
                 for rank in range(size)
             ]
         except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -72,11 +72,11 @@ class Gang(InProcess):
             named[id(policy)] = policy
             return self._session.name_of(policy)
 
-        types = types_of(learner.parameters)
+        types, recompute = types_of(learner.parameters), learner.settings.recompute
         try:
             contents = [
                 dumps(
-                    (learner.policy, types, list(dealt(every, rank, size)), len(every), loss, progress),
+                    (learner.policy, recompute, types, list(dealt(every, rank, size)), len(every), loss, progress),
                     name_of,
                     learner.policy,
                 )

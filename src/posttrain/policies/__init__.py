@@ -131,6 +131,9 @@ class Body(nn.Module):
     log-probabilities), and neither depends on what else is packed or in the cache with a sequence.
     """
 
+    recomputes_layers: bool | None = None
+    """Whether the backward pass computes the layers again, whatever a forward pass keeps; None where it cannot."""
+
     width: int
     vocabulary_size: int
     context: int
@@ -287,6 +290,14 @@ class Policy(nn.Module):
     def shares_prompts(self) -> bool:
         """See `Body.shares_prompts`."""
         return False
+
+    def recompute_layers(self, wanted: bool) -> None:
+        """Compute layers again in the backward pass, or do not. Raises `UserError` for a model that cannot."""
+        bodies = [module for module in self.modules() if isinstance(module, Body)]
+        if wanted and (not bodies or any(body.recomputes_layers is None for body in bodies)):
+            raise UserError(f"learner.recompute is for decoders that run natively, not for the {self.called}")
+        for body in bodies:
+            body.recomputes_layers = None if body.recomputes_layers is None else wanted
 
     @property
     def kept_bytes(self) -> int | None:

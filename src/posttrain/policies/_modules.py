@@ -7,6 +7,7 @@ R rows (L tokens, and padding up to a multiple of 16), D width, H query heads, K
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -17,6 +18,7 @@ from posttrain.datasets.latents import STEP
 from posttrain.kernels import layers
 from posttrain.policies import Body, Packed
 from posttrain.policies._attention import Attends
+from posttrain.policies._memory import recomputed
 from posttrain.policies._shape import Shape, Vision
 
 
@@ -73,12 +75,27 @@ class Layer(nn.Module):
         """Whether a hook reads the inputs of its modules, so that all of them are called."""
 
     def forward(
-        self, x_RD: Tensor, delta_RD: Tensor | None, rotation: tuple[Tensor, Tensor], attend: Attends
+        self,
+        x_RD: Tensor,
+        delta_RD: Tensor | None,
+        rotation: tuple[Tensor, Tensor],
+        attend: Attends,
+        *,
+        twice: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """The residual stream and what is to be added to it, from the same of the layer before.
 
-        The addition is left to the next norm, which reads the sum anyway.
+        The addition is left to the next norm, which reads the sum anyway. `twice` computes the layer again for the
+        backward pass: inside the module, so that what gathers its weights for a pass does so once for both.
         """
+        if not twice:
+            return self._once(x_RD, delta_RD, rotation, attend)
+        x_RD, delta_RD = recomputed(partial(self._once, rotation=rotation, attend=attend), x_RD, delta_RD)
+        return x_RD, delta_RD
+
+    def _once(
+        self, x_RD: Tensor, delta_RD: Tensor | None, rotation: tuple[Tensor, Tensor], attend: Attends
+    ) -> tuple[Tensor, Tensor]:
         if not self.watched and layers.covered(x_RD, self.linears, self.norms):
             return self._by_rows(x_RD, delta_RD, rotation, attend)
         if delta_RD is None:
@@ -189,6 +206,7 @@ class DecoderModules(Body):
             self.vector_width = shape.vision.vector_width
         self.latents: LatentInputs | None = None
         self.steers: Steers | None = None
+        self.recomputes_layers = False
         self._frequencies, self._rotation_scale = shape.rope.frequencies(shape.head_dim, shape.context)
         self._rotations: tuple[Tensor, Tensor] | None = None
 

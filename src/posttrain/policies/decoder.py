@@ -7,7 +7,6 @@ R rows (L tokens, and padding up to a multiple of 16), D width, d width of a hea
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from posttrain.policies._attention import (
 )
 from posttrain.policies._cache import LARGE, KeyValueCache
 from posttrain.policies._decoding import Decoding, decoding_of, packed_bytes_of
-from posttrain.policies._memory import recomputed, room_beside, state_bytes
+from posttrain.policies._memory import room_beside, state_bytes
 from posttrain.policies._modules import DecoderModules, Layer
 from posttrain.policies._shape import kept_numbers
 from posttrain.policies.vocabulary import embedded, logits
@@ -236,13 +235,10 @@ class Decoder(DecoderModules):
         assert longest <= self.context, "callers check prompts against body.context"
         rotation = self._rotation(positions.to(x_RD.device), longest, x_RD.device)
         delta_RD = None
-        twice = torch.is_grad_enabled() and x_RD.device.type == "cpu" and self._keeps_too_much(len(x_RD))
+        too_much = x_RD.device.type == "cpu" and self._keeps_too_much(len(x_RD))
+        twice = torch.is_grad_enabled() and (self.recomputes_layers or too_much)
         for layer in self.model.layers:
-            if twice:
-                run = partial(layer, rotation=rotation, attend=attend)
-                x_RD, delta_RD = recomputed(run, x_RD, delta_RD)
-            else:
-                x_RD, delta_RD = layer(x_RD, delta_RD, rotation, attend)
+            x_RD, delta_RD = layer(x_RD, delta_RD, rotation, attend, twice=twice)
         assert delta_RD is not None, "a model has layers"
         return x_RD, delta_RD
 

@@ -244,6 +244,7 @@ class Learner:
         `others` are the models whose weights the optimizer reads, by role.
         """
         self.policy, self.settings, self.seed = policy, settings, seed
+        policy.recompute_layers(settings.recompute)
         self.workers: Workers = InProcess()
         """What computes gradients; a run may put other processes here."""
         self.num_updates = num_steps * settings.epochs * settings.minibatches

@@ -38,6 +38,9 @@ class Learning:
     CPU as many as keep 1 GiB for the backward pass, less a third of what weights, gradients and optimizer take but at
     least 160 MiB, within 256 to 9,216 tokens, or 4,608 for a model without that estimate; on a GPU 16,384.
     """
+    recompute: bool = False
+    """Whether the backward pass computes the layers of a native decoder again, so that the forward pass keeps only what
+    they are given; the bits are the same. On a CPU very long sequences are computed so in any case."""
     carried: bool = False
     """Whether the optimizer's moments are those that the last stage left which trained the same role; the schedule, and
     the draws of minibatches, begin anew in any case. Otherwise moments begin anew too."""
