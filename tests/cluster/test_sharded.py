@@ -22,7 +22,7 @@ from posttrain.models import LoRA, Model
 from posttrain.policies import _signals, vocabulary
 from posttrain.policies.folder import new_folder
 from posttrain.policies.loading import load_policy
-from posttrain.signals import VALUE
+from posttrain.signals import SCORE, VALUE
 from posttrain.training.learner import Asked, Learner, Loss
 from posttrain.training.settings import Learning
 from posttrain.training.updates import total_norm
@@ -39,8 +39,14 @@ def squares(tokens: Batch) -> PerToken:
     return PerToken(loss_T=(tokens[VALUE] - 1.0) ** 2, metrics={})
 
 
+def scores(tokens: Batch) -> PerToken:
+    """A loss of a reward model."""
+    return PerToken(loss_T=(tokens[SCORE] - 1.0) ** 2, metrics={})
+
+
 TEXT = Loss(per_token=PPOClip(), reducer=Tokens())
 NUMBERS = Loss(per_token=squares, reducer=Tokens(), needs=frozenset({VALUE}))
+REWARDS = Loss(per_token=scores, reducer=Tokens(), needs=frozenset({SCORE}))
 KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], Loss]] = {
     "float32, tied": ("tiny", {}, {"clip_norm": 0.1}, TEXT),
     "untied": ("untied", {}, {"clip_norm": 0.1}, TEXT),
@@ -50,6 +56,8 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], Loss]] = {
     "adapters on bfloat16": ("tiny", {"dtype": "bfloat16", "lora": LoRA(rank=2)}, {}, TEXT),
     "value head": ("tiny", {"head": "value"}, {}, NUMBERS),
     "value head on bfloat16": ("tiny", {"head": "value", "dtype": "bfloat16"}, {"clip_norm": 0.1}, NUMBERS),
+    "reward head": ("tiny", {"head": "reward"}, {"clip_norm": 0.1}, REWARDS),
+    "reward head with adapters": ("tiny", {"head": "reward", "lora": LoRA(rank=2)}, {}, REWARDS),
     "a body of transformers": ("other", {}, {"clip_norm": 0.1}, TEXT),
     "float32, in chunks": ("tiny", {}, {"clip_norm": 0.1}, TEXT),
     "bfloat16, in chunks": ("tiny", {"dtype": "bfloat16"}, {"clip_norm": 0.1}, TEXT),
