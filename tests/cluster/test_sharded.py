@@ -1,6 +1,7 @@
 """A policy that is sharded over learners has the bits of one process: weights, norms, moments, signals."""
 
 import multiprocessing
+import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -65,6 +66,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], Loss]] = {
     "layers computed twice": ("tiny", {}, {"clip_norm": 0.1, "recompute": True}, TEXT),
     "bfloat16, layers computed twice": ("tiny", {"dtype": "bfloat16"}, {"recompute": True}, TEXT),
     "adapters, layers computed twice": ("tiny", {"lora": LoRA(rank=2)}, {"recompute": True}, TEXT),
+    "moments in files": ("tiny", {"dtype": "bfloat16"}, {"clip_norm": 0.1, "offload": tempfile.gettempdir()}, TEXT),
     "muon": ("tiny", {}, {"optimizer": Muon(lr=1e-2, weight_decay=0.1)}, TEXT),
 }
 UPDATES = 3

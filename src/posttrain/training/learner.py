@@ -244,6 +244,8 @@ class Learner:
         `others` are the models whose weights the optimizer reads, by role.
         """
         self.policy, self.settings, self.seed = policy, settings, seed
+        if settings.offload is not None and next(policy.parameters()).device.type != "cpu":
+            raise UserError("learner.offload is for models on CPUs, and this one is on a GPU; leave it out")
         policy.recompute_layers(settings.recompute)
         self.workers: Workers = InProcess()
         """What computes gradients; a run may put other processes here."""

@@ -41,6 +41,9 @@ class Learning:
     recompute: bool = False
     """Whether the backward pass computes the layers of a native decoder again, so that the forward pass keeps only what
     they are given; the bits are the same. On a CPU very long sequences are computed so in any case."""
+    offload: str | None = None
+    """Folder on a disk: the optimizer's moments, and masters, are in files there that the memory of a CPU has room for
+    only while weights are updated; the bits are the same. None keeps them in memory."""
     carried: bool = False
     """Whether the optimizer's moments are those that the last stage left which trained the same role; the schedule, and
     the draws of minibatches, begin anew in any case. Otherwise moments begin anew too."""

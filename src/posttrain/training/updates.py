@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from posttrain.components.optimizers import Updates
 from posttrain.training.masking import WeightMask
 from posttrain.training.masters import Masters
+from posttrain.training.offloading import Files
 from posttrain.training.settings import Learning
 
 MASTER: Final = "master"
@@ -34,6 +35,7 @@ class Weights:
         self.parameters = self.masters.parameters
         self.mask = WeightMask(settings.mask, self.parameters) if settings.mask is not None else None
         self.optimizers: list[Updates] = settings.optimizer.build(self.parameters, others or {})
+        self.files = Files(settings.offload) if settings.offload is not None else None
         self.peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in self.optimizers]
 
     @torch.no_grad()
@@ -56,6 +58,24 @@ class Weights:
         if self.mask is not None:
             self.mask.weights()
         self.masters.publish()
+        self._put_away()
+
+    @torch.no_grad()
+    def _put_away(self) -> None:
+        """Bring moments and masters to files, where that is wanted."""
+        if self.files is None:
+            return
+        kept = []
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                for key, value in state.items():
+                    if isinstance(value, Tensor):
+                        state[key] = self.files.moved(value)
+                        kept.append(state[key])
+        for master in self.masters.own.values():
+            master.data = self.files.moved(master.data)
+            kept.append(master.data)
+        self.files.rest(kept)
 
     def drop(self) -> None:
         """Forget the gradient."""
