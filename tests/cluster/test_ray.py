@@ -441,6 +441,8 @@ def several_steps(tiny: Path) -> list[str]:
         "evaluation.holdout=4",
         "checkpoints.every_steps=2",
         "threads=1",
+        "schedule=lagged",
+        "schedule.steps=2",
     ]
 
 
