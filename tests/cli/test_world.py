@@ -48,6 +48,12 @@ def test_play_by_the_solver(capfd: pytest.CaptureFixture[str]) -> None:
     shown = said(capfd, "world", "play", "posttrain.datasets.shop:Shop", "--policy", "solver")
     assert "> <tool_call>" in shown
     assert "thank you" in shown
+    assert "reward 0, the end" in shown and "rewards sum to 1" in shown
+
+
+def test_what_no_one_can_play_is_played_by_oneself(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["world", "play", "corridor", "--policy", "solver"]) == 2
+    assert "has no solver and lists no legal actions" in capfd.readouterr().err
 
 
 def test_world_sets_both_stages() -> None:

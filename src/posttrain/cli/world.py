@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from posttrain.cli._output import print_json, trusting, verb
+from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.components.environments import Contained, Environment, Observation
@@ -180,8 +181,11 @@ async def _play(environment: "Environment", policy: str, seed: int, turns: int, 
     """Play one episode, and show it."""
     if policy != "none":
         story = await _episode(environment, _task(seed), _Player(policy, (), seed), seed, turns)
-        for place, part in enumerate(story if shown else ()):
-            click.echo(f"> {part}" if place % 4 == 1 and place < len(story) - 1 else str(part).strip("\n"))
+        if story[1:2] == [None]:
+            what = "has no solver and lists no legal actions" if policy == "solver" else "lists no legal actions"
+            raise UserError(f"this environment {what}, so no one plays it; play it yourself, without --policy")
+        if shown:
+            _show(story)
         return story
     story = []
     async with environment.open(_task(seed), Random(seed).random) as instance:
@@ -195,5 +199,17 @@ async def _play(environment: "Environment", policy: str, seed: int, turns: int, 
             if outcome.done:
                 break
         await instance.finish()
-        click.echo(f"{seen.text.strip()}\n{instance.verdict()}", err=not shown)
+        verdict = instance.verdict()
+        ended = "" if verdict is None else f"value {verdict.value:.4g}, {'' if verdict.solved else 'not '}solved"
+        total = sum(story[2::4]) + (0.0 if verdict is None else verdict.value)
+        click.echo(f"{seen.text.strip()}\n{ended or 'no verdict'}; rewards sum to {total:.4g}", err=not shown)
     return story
+
+
+def _show(story: list[Any]) -> None:
+    """Print an episode: what it shows, the turns, and their rewards."""
+    click.echo(str(story[0]).strip("\n"))
+    for place in range(1, len(story) - 1, 4):
+        text, seen, reward, done = story[place : place + 4]
+        click.echo(f"> {text}\n{str(seen).strip()}\nreward {reward:.4g}{', the end' if done else ''}")
+    click.echo(f"rewards sum to {story[-1]:.4g}")
