@@ -219,11 +219,16 @@ def driver_of(mark: str, pid: int) -> bool:
 
 
 def unused(names: set[str]) -> set[str]:
-    """The files of shared memory that no process has: other tests have their own."""
-    used = ""
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            used += maps.read_text()
-        except OSError:
-            continue
-    return {name for name in names if f"/dev/shm/{name}" not in used and Path(f"/dev/shm/{name}").exists()}
+    """The files of shared memory that no process has, however often it is asked: other tests make and map their own."""
+    for _ in range(20):
+        used = ""
+        for maps in Path("/proc").glob("[0-9]*/maps"):
+            try:
+                used += maps.read_text()
+            except OSError:
+                continue
+        names = {name for name in names if f"/dev/shm/{name}" not in used and Path(f"/dev/shm/{name}").exists()}
+        if not names:
+            break
+        time.sleep(0.5)
+    return names
