@@ -2,6 +2,8 @@
 
 import asyncio
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,28 @@ def test_the_share_that_is_read(tmp_path: Path) -> None:
     )
     assert (one, same) == (1.0, 1.0) and share == pytest.approx((PLACES - 2 + 5) / (42 + 5))
     assert short == cut != whole, "the first tokens, between the tokens that begin and end a text"
+
+
+def test_a_copy_in_another_process(tmp_path: Path) -> None:
+    folder = made(tmp_path)
+    policy = opened(folder)
+    wanted = value(policy, GOOD, SOURCE)  # which makes transformers install what records hidden states
+    (tmp_path / "policy").write_bytes(pickle.dumps(policy))
+    code = """
+import pickle, sys
+import torch
+from posttrain.policies import Packed
+from posttrain.signals import SCORE
+policy = pickle.loads(open(sys.argv[1], 'rb').read())
+ids = [int(i) for i in sys.argv[2].split(',')]
+packed = Packed(token_ids_L=torch.tensor(ids), starts=(0, len(ids)))
+print(float(policy.evaluate(packed, torch.tensor([len(ids) - 1]))[SCORE]))
+"""
+    given = ",".join(map(str, [*ids(GOOD), *ids(SOURCE)]))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "policy"), given], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == wanted
 
 
 def test_a_safetensors_file_goes_first(tmp_path: Path) -> None:

@@ -167,9 +167,26 @@ class Metric(Body):
         found: str | int = self.settings.get(name, "mix")
         return found
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Made anew in another process: how transformers records hidden states is not part of a copy."""
+        made = (self.settings, self.encoder.config, self.vocabulary_size, self.begin, self.end)
+        return _remade, (*made, self.gamma.dtype, self.state_dict())
+
     def new_cache(self, slots: int, capacity: int) -> Cache:
         """It has none. Raises `UserError`."""
         raise UserError("a COMET model scores translations and writes no text")
+
+
+def _remade(
+    settings: Mapping[str, Any], config: Any, vocabulary: int, begin: int, end: int, dtype: torch.dtype, state: Any
+) -> Metric:
+    """A model from what `Metric.__reduce__` gives; it is not trained."""
+    from transformers import AutoModel
+
+    encoder = AutoModel.from_config(config, add_pooling_layer=False)  # type: ignore[no-untyped-call]
+    body = Metric(settings, encoder, vocabulary, begin, end).to(dtype)
+    body.load_state_dict(state)
+    return body.requires_grad_(False).eval()
 
 
 class CometPolicy(Policy):
