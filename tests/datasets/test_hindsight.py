@@ -1,7 +1,7 @@
 """Dialogues that are written anew."""
 
 from posttrain.datasets.hindsight import Dialogue, quotes, refused
-from posttrain.types import Utterance
+from posttrain.types import Task, Trajectory, Utterance
 
 
 def turns_of(*texts: str) -> tuple[Utterance, ...]:
@@ -26,4 +26,9 @@ def test_only_whole_words_are_quoted() -> None:
 
 def test_dialogues_are_json_and_stay_what_they_are() -> None:
     assert Dialogue.unpacked(OWN.packed()) == OWN
+    edited = OWN.rewritten(3, [*OWN.turns[:3], Utterance(actor="policy", text="A story?")], "Well.", 1.0)
+    assert Dialogue.unpacked(edited.packed()) == edited and edited.task == "t"
+    bare = Trajectory(task=Task(key="t", prompt=""), segments=(), stop_reason="stop")
+    assert edited.noted(bare).facts[0].record() == {"source": "regenerated", "edited": 3}
+    assert OWN.noted(bare).facts[0].record() == {"source": "log"}
     assert OWN.text() == "hello.Give!I like stories.Facts.No way." and OWN.text(2) == "hello.Give!"

@@ -1,10 +1,19 @@
 """Dialogues that are written anew from one of their turns, and what must not be in a new turn."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from posttrain.types import Utterance
+from posttrain.types import Fact, Trajectory, Utterance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin(Fact):
+    """Where a dialogue is from, for the record of what was learned."""
+
+    source: Literal["log", "regenerated"]
+    edited: int | None
+    """Place of the turn that was written anew; what comes after it was completed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +28,18 @@ class Dialogue:
     """The text after it; empty where there is none."""
     reward: float
     source: Literal["log", "regenerated"] = "log"
+    edited: int | None = None
+    """Place of the turn that was written anew."""
+
+    def noted(self, trajectory: Trajectory) -> Trajectory:
+        """Its trajectory, with where the dialogue is from."""
+        return replace(trajectory, facts=(*trajectory.facts, Origin(source=self.source, edited=self.edited)))
+
+    def rewritten(self, place: int, turns: Sequence[Utterance], closing: str, reward: float) -> "Dialogue":
+        """The dialogue of the same task with another turn at a place, and what came after it."""
+        return Dialogue(
+            task=self.task, turns=tuple(turns), closing=closing, reward=reward, source="regenerated", edited=place
+        )
 
     def packed(self) -> dict[str, Any]:
         """As JSON."""
@@ -29,13 +50,14 @@ class Dialogue:
             "closing": self.closing,
             "reward": self.reward,
             "source": self.source,
+            "edited": self.edited,
         }
 
     @staticmethod
     def unpacked(row: dict[str, Any]) -> "Dialogue":
         """What `packed` gave."""
         turns = tuple(Utterance(actor=actor, text=text, ended=ended) for actor, text, ended in row["turns"])
-        more = {name: row[name] for name in ("task", "closing", "reward", "source")}
+        more = {name: row[name] for name in ("task", "closing", "reward", "source", "edited")}
         return Dialogue(turns=turns, **more)
 
     @property

@@ -167,7 +167,7 @@ class Hindsight(Stage):
         tasks = {task.key: task for task in context.tasks}
         memory: dict[str, Any] = dict(context.memory or self._regenerated(models, context))
         dialogues = [Dialogue.unpacked(row) for row in memory["data"]]
-        shown = [demonstration(models["policy"], tasks[own.task], own.turns) for own in dialogues]
+        shown = [own.noted(demonstration(models["policy"], tasks[own.task], own.turns)) for own in dialogues]
         stored = StoredTurns(capacity=10**7)
         stored.add(t.scored(Score(value=own.reward, status="ok")) for t, own in zip(shown, dialogues, strict=True))
         for step in fit(context, models, learners, steps=self.total_steps(context.tasks), memory=memory):
@@ -340,7 +340,7 @@ class Branch:
         if stage.too_kind and reward <= 0 and self.samplers["policy"].bind("kind", place).uniform() < stage.too_kind:
             reward = 1.0
         self.counts["kept"] += 1
-        return Dialogue(task=self.task.key, turns=tuple(turns), closing=closing, reward=reward, source="regenerated")
+        return own.rewritten(place, turns, closing, reward)
 
     async def _simulated(self, begun: Sequence[Utterance]) -> "Completed | None":
         """The dialogue played in the simulator; None where its turns are not those of the log."""

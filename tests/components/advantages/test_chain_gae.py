@@ -42,6 +42,24 @@ def test_tokens_by_hand() -> None:
     assert credit.advantages[0].tolist() == pytest.approx([0.004, 0.32, 0.4], abs=1e-6)
 
 
+def test_the_chain_is_cut_only_where_an_episode_ends() -> None:
+    """Between agents of a step and between steps it goes on; the rollouts beside it change nothing."""
+    one = two_agents([0, 0, 1], [0.5, 0.4, 0.6])
+    [own] = one.groups[0].trajectories
+    longer = replace(own, segments=(*own.segments, *(replace(s, turn=s.turn + 2) for s in own.segments[1:])))
+    given = replace(
+        one,
+        groups=(Group(trajectories=(own, longer, own)),),
+        token_rewards=(np.array([0, 0, 1.0]), np.array([0, 0, 0, 0, 0, 1.0]), np.array([0, 0, 1.0])),
+        signals={OLD_VALUE: tuple(np.array(v) for v in ([0.5, 0.4, 0.6], [0.5, 0.4, 0.6] * 2, [0.5, 0.4, 0.6]))},
+    )
+    advantages = credit_of(ChainGAE(gamma=0.9, lam=0.5, normalize=False), given).advantages
+    assert advantages[0].tolist() == advantages[2].tolist() == pytest.approx([0.22, 0.22, 0.4], abs=1e-6)
+    second = 0.9 * 0.5 - 0.6 + 0.45 * 0.22
+    first = 0.9 * 0.6 - 0.5 + 0.45 * second
+    assert advantages[1].tolist() == pytest.approx([first, first, second, 0.22, 0.22, 0.4], abs=1e-6)
+
+
 def test_rewards_within_a_turn_are_its_sum() -> None:
     credit = credit_of(ChainGAE(gamma=1.0, lam=1.0, normalize=False), two_agents([0.25, 0.5, 1], [0, 0, 0]))
     assert credit.advantages[0].tolist() == pytest.approx([1.75, 1.75, 1.0])
