@@ -197,9 +197,9 @@ def test_each_process_has_the_models_of_its_calls_and_updates_go_on_together(
     begun = {"policy": threading.Event(), "critic": threading.Event()}
     give, before = session._give, PlacedWorkers._once
 
-    def gave(policy: Any, version: Any, buffer: Any, members: Any) -> Any:
+    def gave(policy: Any, version: Any, buffer: Any, members: Any, **named: Any) -> Any:
         given.update((policy.role, member.number) for member in members)
-        return give(policy, version, buffer, members)
+        return give(policy, version, buffer, members, **named)
 
     def once(workers: PlacedWorkers, learner: Any, *arguments: Any) -> Any:
         begun[learner.policy.role].set()
