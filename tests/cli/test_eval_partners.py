@@ -51,7 +51,7 @@ def test_other_tokenizers_and_rollouts_without_a_partner_are_refused(capfd: pyte
     alone = [change for change in TALK if "dialogue" not in change]
     assert main(["eval", "one", *alone, "--partners", "two"]) == 2
     assert "meets no other model" in capfd.readouterr().err
-    assert main(["eval", "one", *TALK, "--partners", "two", "--budget", "turns=1"]) == 2
+    assert main(["eval", "one", *TALK, "--partners", "two", "--budget", "turns=1001"]) == 2
     assert "max_turns of the rollout 'dialogue'" in capfd.readouterr().err
     for text in ("", "a,,b", "a,a", "own"):
         with pytest.raises(UserError, match="--partners"):
