@@ -34,7 +34,7 @@ GIVEN: dict[str, Given] = {
         f"<think>-</think><translate>{WORDS}</translate>",
         "of the first 4,000 characters",
     ),
-    "semantic": ("semantic", {}, WORDS, "of the first 2000 characters"),
+    "semantic": ("semantic", {"numbers": False}, WORDS, "of the first 2000 characters"),
     "next_action": ("next_action", {}, SHOP % ("word " * 4500), "of the first 4000 words"),
     "next_action, longer": ("next_action", {}, SHOP % WORDS, " characters, 100000 are read"),
     "openai_grader, fuzzy": ("openai_grader", {**ROUGE, "pass_threshold": 0.5}, WORDS, "of the first 4000 characters"),

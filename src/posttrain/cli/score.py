@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from posttrain.cli._completion import role_models
 from posttrain.cli._output import print_json, print_table, trusting, verb
 from posttrain.errors.foreign import printable
 
@@ -28,7 +29,7 @@ SHOWN = 20
 @click.argument("reward")
 @click.argument("file")
 @click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--model", "models", multiple=True, metavar="[ROLE=]SOURCE", help="A model that the reward scores with.")
+@role_models("A model that the reward scores with.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A file for all scores, FILE.jsonl.")
 def command(
     reward: str, file: str, settings: tuple[str, ...], models: tuple[str, ...], out: Path | None, as_json: bool
