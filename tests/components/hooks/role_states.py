@@ -4,11 +4,12 @@ import torch
 from torch import nn
 
 from posttrain.components.hooks import RoleState
+from posttrain.policies import Policy
 from posttrain.training.learner import Learner
 from posttrain.training.settings import Learning
 
 
-class Numbers(nn.Module):
+class Numbers(Policy):
     """Two parameters, which is all of a policy that hooks use."""
 
     def __init__(self, first: float, second: float, version: int = 0) -> None:
@@ -23,7 +24,7 @@ def role_state(
 ) -> RoleState:
     """A role whose learner has made one update, with moments that tell whose they are."""
     model = Numbers(first, second)
-    learner = Learner(model, Learning(), seed=0, num_steps=10) if learns else None  # type: ignore[arg-type]
+    learner = Learner(model, Learning(), seed=0, num_steps=10) if learns else None
     if learner is not None:
         for parameter in model.parameters():
             parameter.grad = torch.full_like(parameter, first)
@@ -39,7 +40,7 @@ def role_state(
     state = {"advantage": {"mean": mean}, "penalties": {"kl": {"coefficient": mean}}}
     return RoleState(
         role=role,
-        model=model,  # type: ignore[arg-type]
+        model=model,
         learner=learner,
         state=state,
         initial={"advantage": {"mean": 0.0}, "penalties": {"kl": {"coefficient": 0.4}}},
