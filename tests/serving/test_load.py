@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -17,6 +18,8 @@ from tests.engines.scripted import bigrams, serve, writes
 from tests.serving.test_server import JSON, ChatPolicy, Client, talking
 
 CONTEXT = 64
+LIMIT = 4000
+"""Tokens that `endless` would write."""
 PATIENCE = 20.0
 """Seconds after which what blocks gives up; only a server that does not answer meanwhile waits for so long."""
 
@@ -176,9 +179,13 @@ def test_what_fails_gives_its_places_back() -> None:
 
 
 async def idle(service: Service, server: ContinuousServer) -> bool:
-    """Whether nothing is decoded once what was cancelled has ended."""
+    """Whether nothing is decoded once what was cancelled has ended, which it does long before its limit."""
+    deadline = time.monotonic() + PATIENCE
     await service._engine.started()
-    return server._scheduler is None or not server._scheduler.busy
+    while server._scheduler is not None and server._scheduler.busy and time.monotonic() < deadline:
+        await asyncio.sleep(0.001)
+    busy = server._scheduler is not None and server._scheduler.busy
+    return not busy and server.counters.sampled_tokens < LIMIT
 
 
 def test_siblings_of_a_failed_prompt_are_cancelled() -> None:
@@ -189,7 +196,7 @@ def test_siblings_of_a_failed_prompt_are_cancelled() -> None:
     async def run() -> None:
         async with Client(transport=httpx2.ASGITransport(app=service.app()), base_url="http://test") as client:
             for stream in (False, True):
-                response = await post(client, prompt=[[97], [98], [5000]], max_tokens=4000, stream=stream)
+                response = await post(client, prompt=[[97], [98], [5000]], max_tokens=LIMIT, stream=stream)
                 assert response.status_code == 400 and "not in the vocabulary" in response.text
                 assert await idle(service, server) and service.waiting == 0
 
@@ -206,7 +213,9 @@ def test_a_stream_nobody_reads_is_cancelled(after: int) -> None:
     gone = asyncio.Event()
 
     async def run() -> None:
-        messages = iter([{"type": "http.request", "body": body(max_tokens=4000, n=4, stream=True), "more_body": False}])
+        messages = iter(
+            [{"type": "http.request", "body": body(max_tokens=LIMIT, n=4, stream=True), "more_body": False}]
+        )
 
         async def receive() -> Any:
             for message in messages:
