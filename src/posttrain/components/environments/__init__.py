@@ -358,6 +358,21 @@ class Contained:
             await _awaited(self._instance.close())
 
 
+def plain(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain data, without what it requests of another role."""
+    seen = outcome.observation
+    return {
+        "text": seen.text,
+        "state_key": seen.state_key,
+        "legal": None if seen.legal is None else list(seen.legal),
+        "reward": float(outcome.reward),
+        "done": bool(outcome.done),
+        "truncated": bool(outcome.truncated),
+        "valid": bool(outcome.valid),
+        "latency": float(outcome.latency),
+    }
+
+
 class Continued(Contained):
     """An instance of a rollout that may have begun in an earlier process: its actions are performed again."""
 
@@ -376,18 +391,7 @@ class Continued(Contained):
 
     def _same(self, outcome: Outcome) -> Outcome:
         """The outcome, which is in the record now. Raises `EpisodeChanged` where the record has another one."""
-        seen = outcome.observation
-        plain = {
-            "text": seen.text,
-            "state_key": seen.state_key,
-            "legal": None if seen.legal is None else list(seen.legal),
-            "reward": float(outcome.reward),
-            "done": bool(outcome.done),
-            "truncated": bool(outcome.truncated),
-            "valid": bool(outcome.valid),
-            "latency": float(outcome.latency),
-        }
-        entry = hashlib.blake2b(json.dumps(plain).encode(), digest_size=8).hexdigest()
+        entry = hashlib.blake2b(json.dumps(plain(outcome)).encode(), digest_size=8).hexdigest()
         if self._place == len(self._record):
             self._record.append(entry)
         elif self._record[self._place] != entry:

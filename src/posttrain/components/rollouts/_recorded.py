@@ -19,6 +19,7 @@ from posttrain.components.environments import (
     checked,
     contained,
     open_journal,
+    plain,
 )
 
 _END = "end"
@@ -185,16 +186,9 @@ class Record:
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
     """An outcome as plain data."""
-    seen, request = outcome.observation, outcome.request
+    request = outcome.request
     return {
-        "text": seen.text,
-        "state_key": seen.state_key,
-        "legal": None if seen.legal is None else list(seen.legal),
-        "reward": float(outcome.reward),
-        "done": bool(outcome.done),
-        "truncated": bool(outcome.truncated),
-        "valid": bool(outcome.valid),
-        "latency": float(outcome.latency),
+        **plain(outcome),
         "request": None if request is None else [request.role, list(request.prompt), request.max_tokens],
     }
 
