@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from posttrain.errors import UserError
+from posttrain.evaluation.settings import Evaluation
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.preference.dpo import dpo
 from posttrain.methods.sft_rl.sft import sft
@@ -160,7 +161,12 @@ def test_pairs_without_answers_are_measured_by_their_order(make: Callable[..., R
 
 
 def test_evaluation_can_be_switched_off(make: Callable[..., Recipe], tmp_path: Path) -> None:
-    recipe = make(sft(), CHATS, "evaluation.by=none", "max_steps=1")
+    recipe = make(sft(), CHATS, "evaluation=off", "max_steps=1")
+    assert recipe.evaluation == Evaluation(by="none")
+    for word in ("none", "false", "null"):
+        assert make(sft(), CHATS, f"evaluation={word}", "max_steps=1") == recipe
+    every = make(sft(), CHATS, "evaluation=off", "evaluation.by=loss", "evaluation.every=5").evaluation
+    assert every == Evaluation(by="loss", every=5), "what follows changes it again"
     assert preview(recipe)["evaluation"] == ["nothing is held out or measured, as evaluation.by=none sets"]
     run, summary = start(recipe, tmp_path / "runs", LiveView(lines=True))
     with RunStore.open(run, reading=True) as store:

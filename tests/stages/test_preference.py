@@ -26,8 +26,11 @@ from posttrain.runs.context import RunContext
 from posttrain.runs.store import RunStore
 from posttrain.signals import ADVANTAGE, LOGP, logp_of
 from posttrain.stages import Models
-from posttrain.stages.pairs import number_of, pair_examples
+from posttrain.stages.kto import KTO
+from posttrain.stages.pairs import number_of, pair_examples, pairs_of
+from posttrain.stages.personal_model import PersonalModelTraining
 from posttrain.stages.preference import PreferenceTraining
+from posttrain.stages.reward_model import RewardModelTraining
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
@@ -208,6 +211,46 @@ def test_a_pair_that_does_not_fit_is_refused(small: Small) -> None:
     context = RunContext(recipe, torch.device("cpu"))
     with pytest.raises(UserError, match="together pass the model's context of 64"):
         context.check(context.first_models())
+
+
+EQUAL = Preference(chosen="4", rejected="4")
+
+
+def test_a_pair_of_equal_completions_is_left_out(policy: Policy) -> None:
+    """In training and in what is measured; a prefix of the same text is another completion, since it has no end."""
+    unequal, prefix = Preference(chosen="4", rejected="5"), replace(EQUAL, fields={"cut": True})
+    both = replace(EQUAL, fields={"cut": "both"})
+    tasks = [
+        Task(key="a", prompt="2+2=", preferences=(EQUAL, unequal, both)),
+        Task(key="b", prompt="1+3=", preferences=(prefix,)),
+        Task(key="c", prompt="3+1=", preferences=(EQUAL,)),
+    ]
+    assert pairs_of(tasks) == [(tasks[0], unequal), (tasks[1], prefix)]
+    assert [preference for _, preference in pairs_of([replace(tasks[2], fields={"cut": True})])] == [EQUAL]
+    stages = (
+        PreferenceTraining(loss=DPO(), reducer=Sequences(), batch=1),
+        RewardModelTraining(reducer=Sequences(), role="policy", batch=1),
+        PersonalModelTraining(reducer=Sequences(), batch=1),
+    )
+    for one in stages:
+        assert one.notes(tasks) == ["left out 3 of 5 pairs, whose two completions are equal"]
+        assert one.total_steps(tasks) == 2 * round(one.epochs) and one.notes(tasks[1:2]) == []
+        with pytest.raises(UserError, match="the two completions of each pair of the 1 tasks are equal"):
+            one.check({"policy": policy, "reward": policy}, tasks[2:])
+    labels = KTO(reducer=Sequences(), batch=2)
+    assert [rating.text for rating in labels.ratings(tasks)] == ["4", "5", "4", "4"]
+    assert labels.notes(tasks) == stages[0].notes(tasks)
+    for measured in (stages[0], labels):
+        assert [len(measured.given(policy, task)) for task in tasks] == [2, 2, 0]
+
+
+def test_the_number_of_pairs_that_are_left_out_is_in_the_record(small: Small, train: Train, tmp_path: Path) -> None:
+    path = margins(tmp_path, *({"rejected": str(i + 1)} if i % 3 == 0 else {} for i in range(12)))
+    changes = (f"tasks={path}", "evaluation=off", "batch=4")
+    _, store = train(small(dpo(), *changes))
+    messages = [event["message"] for event in store.events()]
+    assert "stage dpo: left out 4 of 12 pairs, whose two completions are equal" in messages
+    assert len(store.metrics()) == 2, "eight pairs in steps of four"
 
 
 def test_a_frozen_policy_is_refused(small: Small, train: Train) -> None:

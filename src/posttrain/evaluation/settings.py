@@ -1,6 +1,6 @@
 """Settings of the held-out evaluation of a run."""
 
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import NonNegativeInt, PositiveInt, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -13,6 +13,9 @@ from posttrain.components.tasks import Tasks
 from posttrain.datasets.overlap import Decontamination
 from posttrain.engines import Sampling
 
+OFF: Final = ("off", "none")
+"""Words for no evaluation, beside null and false."""
+
 
 @frozen
 class Evaluation:
@@ -22,8 +25,9 @@ class Evaluation:
     """A separate test set; None holds tasks out of the recipe's, by key."""
     by: Literal["auto", "answers", "loss", "both", "none"] = "auto"
     """What is measured: ``answers``, sampled and scored; ``loss``, the likelihood of the demonstrations and pairs that
-    stages learn from, without sampling; both; or ``none``, which holds nothing out. ``auto`` takes all that the
-    held-out tasks allow: answers need a verifier and, if it compares with them, reference answers."""
+    stages learn from, without sampling; both; or ``none``, which holds nothing out; ``evaluation=off`` is short for it.
+    ``auto`` takes all that the held-out tasks allow: answers need a verifier and, if it compares with them, reference
+    answers."""
     holdout: PositiveInt = 200
     """Number of tasks held out, at most half of all tasks; a note in the record states it when that limit applies."""
     verifier: Reward | None = None
@@ -55,10 +59,12 @@ class Evaluation:
 
     @model_validator(mode="before")
     @classmethod
-    def explain_off(cls, given: Any) -> Any:
-        """Refuse words for no evaluation, with what to write."""
-        if given is None or isinstance(given, str | bool):
-            raise PydanticCustomError("off", "settings are expected; evaluation.by=none switches it off")
+    def switched_off(cls, given: Any) -> Any:
+        """A word for no evaluation in the place of settings. Refuses other words."""
+        if given is None or given is False or given in OFF:
+            return {"by": "none"}
+        if isinstance(given, str | bool):
+            raise PydanticCustomError("off", "settings are expected, or off, which holds nothing out")
         return given
 
     @model_validator(mode="after")

@@ -33,7 +33,7 @@ from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
 from posttrain.stages.columns import signals_of_models, with_columns
 from posttrain.stages.fit import Step, check_trained, fit_role, steps_in
 from posttrain.stages.needs import Need
-from posttrain.stages.pairs import pair_trajectories
+from posttrain.stages.pairs import comparable, notes_on_pairs, pair_trajectories
 from posttrain.stages.prompts import check_prompts
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
@@ -109,7 +109,7 @@ class KTO(Stage):
     def given(self, policy: "Policy", task: Task) -> Sequence[Trajectory]:
         """Both completions of each pair, and the good ones of rated completions."""
         good = [rated.completion for rated in task.rated if rated.rating >= self.good_from]
-        pairs = [side for pair in task.preferences for side in pair_trajectories(policy, task, pair)]
+        pairs = [side for pair in comparable(task) for side in pair_trajectories(policy, task, pair)]
         return [*pairs, *(demonstration(policy, task, text) for text in good)]
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
@@ -125,6 +125,10 @@ class KTO(Stage):
         for rating in self.ratings(tasks):
             trajectory_of(models["policy"], rating)
 
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many pairs are left out."""
+        return notes_on_pairs(tasks)
+
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""
         count = 2 * len(tasks) if self._waits(tasks) else len(self.ratings(tasks))
@@ -134,7 +138,7 @@ class KTO(Stage):
         """All completions. Raises `UserError` where there are none."""
         found = []
         for task in tasks:
-            for pair in task.preferences:
+            for pair in comparable(task):
                 found += [Rating(task=task, text=pair.chosen, good=True)]
                 found += [Rating(task=task, text=pair.rejected, good=False)]
             found += [Rating(task=task, text=r.completion, good=r.rating >= self.good_from) for r in task.rated]
@@ -218,6 +222,7 @@ class KTO(Stage):
             f"{len(ratings)} completions, {self.total_steps(context.tasks)} steps of {self.batch}",
             f"{good} good and {len(ratings) - good} bad, with weights {self.desirable_weight:g} and "
             f"{self.undesirable_weight:g}",
+            *self.notes(context.tasks),
             f"first prompt: {first.task.prompt!r}",
             f"first completion ({'good' if first.good else 'bad'}): {first.text!r}",
         ]

@@ -144,7 +144,7 @@ class PairTraining:
         """The number of pairs and steps, and the first pair."""
         if self._waits(context.tasks):
             return [f"models write the pairs of up to {len(context.tasks)} tasks when the stage begins"]
-        pairs = self.pairs(context.tasks)
+        pairs, left_out = self.pairs(context.tasks), notes_on_pairs(context.tasks)
         policy = models[self.role]
         first = [
             e for i, pair in enumerate(pairs[: self.batch]) for e in examples_of_pair(self.shown(policy, *pair), i)
@@ -153,6 +153,7 @@ class PairTraining:
         task, preference = pairs[0]
         return [
             f"{len(pairs)} pairs, {self.total_steps(context.tasks)} steps of {self.batch}",
+            *left_out,
             f"{tokens:.1f} trained tokens per completion (mean of the first {len(first)})",
             f"first prompt: {task.prompt!r}",
             f"first chosen completion: {preference.chosen!r}",
@@ -164,15 +165,37 @@ class PairTraining:
         return self.written and not any(task.preferences for task in tasks)
 
 
+def comparable(task: Task) -> list[Preference]:
+    """The preferences of a task whose completions differ: of two equal ones, none can be better."""
+    return [pair for pair in task.preferences if pair.chosen != pair.rejected or _cut(task, pair) is True]
+
+
+def _cut(task: Task, pair: Preference) -> object:
+    """True where the rejected completion has no end, "both" where neither has one."""
+    return pair.fields.get("cut", task.fields.get("cut"))
+
+
+def notes_on_pairs(tasks: Sequence[Task]) -> list[str]:
+    """How many pairs are left out, if any are."""
+    given = sum(len(task.preferences) for task in tasks)
+    equal = given - sum(len(comparable(task)) for task in tasks)
+    return [f"left out {equal} of {given} pairs, whose two completions are equal"] if equal else []
+
+
 def pairs_of(tasks: Sequence[Task]) -> list[tuple[Task, Preference]]:
-    """Every task with each of its preferences. Raises `UserError` when there is none."""
-    pairs = [(task, preference) for task in tasks for preference in task.preferences]
-    if not pairs:
+    """Every task with each of its comparable preferences. Raises `UserError` when there is none."""
+    pairs = [(task, preference) for task in tasks for preference in comparable(task)]
+    if pairs:
+        return pairs
+    if any(task.preferences for task in tasks):
         raise UserError(
-            f"none of the {len(tasks)} tasks has a preference to learn from; give columns named chosen and rejected, "
-            "or tasks=worked_solutions for generated pairs"
+            f"the two completions of each pair of the {len(tasks)} tasks are equal, so that neither is the better "
+            "one; give pairs of which the chosen completion differs from the rejected one"
         )
-    return pairs
+    raise UserError(
+        f"none of the {len(tasks)} tasks has a preference to learn from; give columns named chosen and rejected, "
+        "or tasks=worked_solutions for generated pairs"
+    )
 
 
 def weights_of(pairs: Sequence[tuple[Task, Preference]]) -> FloatArray:
@@ -216,7 +239,7 @@ def pair_trajectories(policy: "Policy", task: Task, preference: Preference, *key
     """
 
     def one(sample: int, side: Literal["chosen", "rejected"], text: str) -> Trajectory:
-        of_pair = preference.fields.get("cut", task.fields.get("cut"))
+        of_pair = _cut(task, preference)
         cut = of_pair == "both" or (side == "rejected" and of_pair is True)
         shown = (Utterance(actor="policy", text=text, ended=False),) if cut else text
         trajectory = demonstration(policy, task, shown, *key)

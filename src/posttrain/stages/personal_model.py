@@ -31,7 +31,7 @@ from posttrain.models import Model
 from posttrain.signals import SCORES, STATE
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need
-from posttrain.stages.pairs import DRAWS, PairTraining, pair_trajectories
+from posttrain.stages.pairs import DRAWS, PairTraining, notes_on_pairs, pair_trajectories
 from posttrain.stages.sft import demonstration
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens, Trajectory
@@ -81,6 +81,10 @@ class PersonalModelTraining(Stage):
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must have a context, and fit with it into that of the model."""
         self._training(None).check(models, tasks)
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many pairs are left out."""
+        return notes_on_pairs(tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""

@@ -14,7 +14,7 @@ from posttrain.models import Model
 from posttrain.signals import roles_in
 from posttrain.stages import Given, Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.pairs import PairTraining, pair_trajectories
+from posttrain.stages.pairs import PairTraining, comparable, notes_on_pairs, pair_trajectories
 from posttrain.training.settings import Learning
 from posttrain.types import Task, Trajectory
 
@@ -58,7 +58,7 @@ class PreferenceTraining(Stage):
 
     def given(self, policy: "Policy", task: Task) -> Sequence[Trajectory]:
         """The chosen and the rejected completion of each pair of a task."""
-        return [side for pair in task.preferences for side in pair_trajectories(policy, task, pair)]
+        return [side for pair in comparable(task) for side in pair_trajectories(policy, task, pair)]
 
     def needed(self, models: Mapping[str, Model]) -> Sequence[Need]:
         """The needs of the loss and the selection."""
@@ -68,6 +68,10 @@ class PreferenceTraining(Stage):
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the policy."""
         self._training.check(models, tasks)
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many pairs are left out."""
+        return notes_on_pairs(tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""

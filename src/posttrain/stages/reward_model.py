@@ -34,7 +34,7 @@ from posttrain.models import Model
 from posttrain.signals import SCORE, STATE, Signal
 from posttrain.stages import Models, PreviewContext, Stage, StageContext
 from posttrain.stages.needs import Need, needs_of
-from posttrain.stages.pairs import DRAWS, WEIGHT, PairTraining, pair_trajectories
+from posttrain.stages.pairs import DRAWS, WEIGHT, PairTraining, notes_on_pairs, pair_trajectories
 from posttrain.training.settings import Learning
 from posttrain.types import FloatArray, PerToken, Preference, Task, Tokens, Trajectory
 
@@ -157,6 +157,10 @@ class RewardModelTraining(Stage):
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every pair must fit into the context of the model."""
         self._training.check(models, tasks)
+
+    def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
+        """How many pairs are left out."""
+        return notes_on_pairs(tasks)
 
     def total_steps(self, tasks: Sequence[Task]) -> int:
         """Number of steps of the epochs, at least one."""

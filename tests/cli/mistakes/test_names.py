@@ -61,8 +61,8 @@ def test_a_mistyped_kind(refused: Refused, change: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("evaluation=off", "settings are expected; evaluation.by=none switches it off, got 'off'"),
-        ("evaluation=null", "settings are expected; evaluation.by=none switches it off, got None"),
+        ("evaluation=of", "settings are expected, or off, which holds nothing out, got 'of'"),
+        ("evaluation=true", "settings are expected, or off, which holds nothing out, got True"),
         ("learner=3", "settings are expected, as in {NAME: VALUE}, got 3"),
     ],
 )
