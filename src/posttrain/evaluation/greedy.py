@@ -34,7 +34,8 @@ class Evaluated:
     """For each task the greedy answer (sample 0), then the sampled ones (1, 2, ...)."""
     summary: Mapping[str, Any]
     """``accuracy`` with ``accuracy_interval`` (95 %, Wilson), ``tasks``, ``correct``, ``mean_score``, ``errors``,
-    ``mean_tokens``, ``truncated``; in environments of several turns ``mean_turns``; with samples, ``pass_at_k`` by k,
+    ``mean_tokens``, ``truncated``; in environments of several turns ``mean_turns``, and ``mean_calls`` and
+    ``mean_regret`` of those that measure ``calls`` and ``regret``; with samples, ``pass_at_k`` by k,
     and ``voted``, the accuracy of majority votes. Where tasks have several domains, at most 20,
     ``accuracy_by_domain``. Where tasks are variants of one another (field ``variant_of``),
     ``accuracy_of_all_variants``: the share of those of which all are correct. Where answers state a confidence,
@@ -139,8 +140,7 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
             variants.setdefault(str(trajectory.task.fields[VARIANT_OF]), []).append(score.value >= correct_at)
     if any(len(own) > 1 for own in variants.values()):
         summary["accuracy_of_all_variants"] = sum(map(all, variants.values())) / len(variants)
-    if turns := [episode.turns for t in greedy if (episode := t.fact(Episode)) is not None]:
-        summary["mean_turns"] = sum(turns) / len(turns)
+    summary |= _episode_means(greedy)
     stated = [(s.confidence, s.value >= correct_at) for s in scored if s.confidence is not None]
     if stated:
         measured = calibration([q for q, _ in stated], [correct for _, correct in stated])
@@ -155,6 +155,15 @@ def summarize(answered: Sequence[Sequence[Trajectory]], correct_at: float) -> di
         if stated:
             summary["voted_by_confidence"] = _mean([_voted(s, correct_at, weighted=True) for s in sampled if s])
     return summary
+
+
+def _episode_means(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """Mean turns of the episodes, and means of calls and regret over those whose environment measures them."""
+    episodes = [episode for t in trajectories if (episode := t.fact(Episode)) is not None]
+    found = {"turns": [float(episode.turns) for episode in episodes]}
+    for name in ("calls", "regret"):
+        found[name] = [own[name] for episode in episodes if name in (own := episode.measures or {})]
+    return {f"mean_{name}": sum(values) / len(values) for name, values in found.items() if values}
 
 
 def _voted(scores: Sequence[Score], correct_at: float, *, weighted: bool = False) -> float:

@@ -1,6 +1,8 @@
 """A brief with missing facts: what an answer adds, by hand."""
 
 import asyncio
+from collections.abc import Sequence
+from itertools import product
 from random import Random
 
 import pytest
@@ -53,7 +55,7 @@ def test_it_ends_when_all_is_known_and_the_measures_are_of_questions() -> None:
     _, outcomes, verdict, measures = play(Briefs(), TASK, asked)
     assert [outcome.done for outcome in outcomes] == [False, False, False, True]
     assert verdict is not None and (verdict.value, verdict.solved) == (1.0, True)
-    assert measures == {"coverage": 1.0, "repeats": 0.5, "visible": 0.25}
+    assert measures == {"coverage": 1.0, "repeats": 0.5, "visible": 0.25, "regret": 0.0}
     _, outcomes, verdict, _ = play(Briefs(process="count"), TASK, [f"?{facts[0]}", "."])
     assert outcomes[-1].done and verdict is not None and (verdict.value, verdict.solved) == (0.0, False)
 
@@ -75,3 +77,33 @@ def test_its_own_player_has_one_question_for_each() -> None:
         return 0
 
     assert asyncio.run(turns()) == 6
+
+
+async def returns(environment: Briefs, questions: Sequence[str]) -> list[tuple[float, float]]:
+    """Return and regret of every sequence of questions."""
+    found = []
+    for turns in product(questions, repeat=environment.horizon):
+        async with environment.open(TASK, lambda: 0.0) as instance:
+            instance.begin()
+            total = 0.0
+            for text in turns:
+                outcome = await instance.step(text)
+                total += outcome.reward
+                if outcome.done:
+                    break
+            verdict = instance.verdict()
+            assert verdict is not None
+            found.append((total + verdict.value, instance.measures()["regret"]))
+    return found
+
+
+@pytest.mark.parametrize("process", ["binary", "count", "fraction", "graded", "answered", "none"])
+@pytest.mark.parametrize("hidden", [0, 1, 2, 3])
+@pytest.mark.parametrize("cost", [0.0, 0.5, 1.5])
+def test_the_optimum_is_the_best_of_all_dialogues(process: str, hidden: int, cost: float) -> None:
+    environment = Briefs(facts=3, hidden=hidden, horizon=2, process=process, cost=cost)  # type: ignore[arg-type]
+    asked = ["?1", "?2", "?3", "?1 2", "?1 3", "?2 3", "?1 2 3", "no", "."]
+    found = asyncio.run(returns(environment, asked))
+    best = max(value for value, _ in found)
+    assert min(regret for _, regret in found) == pytest.approx(0.0)
+    assert [regret for _, regret in found] == pytest.approx([best - value for value, _ in found])

@@ -1,11 +1,14 @@
 """A patient to be diagnosed: the order of the checks, by hand."""
 
 import asyncio
+import math
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
-from posttrain.components.environments.clinic import Clinic, common, table
+from posttrain.components.environments import Outcome
+from posttrain.components.environments.clinic import Clinic, Consultation, Process, common, optimum, table
 from posttrain.types import Task
 from tests.components.environments.playing import play
 
@@ -96,3 +99,42 @@ def test_the_solver_diagnoses() -> None:
                     return verdict is not None and verdict.solved
 
     assert asyncio.run(solved())
+
+
+async def best(environment: Clinic, budget: int, diseases: Sequence[int], replies: tuple[str, ...]) -> float:
+    """The sum of the best returns over diseases that these replies do not distinguish: every way to go on is tried."""
+    most = -math.inf
+    questions = [f"<answer>s{s}?</answer>" for s in range(environment.symptoms)]
+    for reply in (*questions, *(named(d) for d in range(environment.diseases))):
+        total, seen = 0.0, dict[str, list[int]]()
+        for disease in diseases:
+            patient = Consultation(environment, disease, budget)
+            outcome = Outcome()
+            for text in (*replies, reply):
+                outcome = await patient.step(text)
+            total += outcome.reward + patient.verdict().value
+            if not outcome.done:
+                seen.setdefault(outcome.observation.text, []).append(disease)
+        for own in seen.values():
+            total += await best(environment, budget, own, (*replies, reply))
+        most = max(most, total)
+    return most
+
+
+@pytest.mark.parametrize("process", ["none", "answered", "gain"])
+@pytest.mark.parametrize("match", ["exact", "overlap"])
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_the_optimum_is_the_best_of_all_doctors(process: Process, match: str, budget: int) -> None:
+    environment = Clinic(diseases=11, symptoms=3, process=process, match=match)  # type: ignore[arg-type]
+    found = asyncio.run(best(environment, budget, range(11), ())) / 11
+    assert optimum(11, 3, budget, process, match) == pytest.approx(found)
+
+
+def test_the_regret_is_what_a_dialogue_misses_of_the_optimum() -> None:
+    """Four questions leave 16 of 30 diseases that can be named; with a fifth all can."""
+    assert [optimum(30, 12, budget, "none", "exact") for budget in (1, 5, 6)] == pytest.approx([1 / 3, 16 / 3, 10])
+    replies = ["<answer>s1?</answer>", "<answer>s1?</answer>", named(right(FULL))]
+    expected = 4 + 16 / 3 - (1 - 2 + 10)
+    assert play(FULL, TASK, replies)[3]["regret"] == pytest.approx(expected)
+    assert optimum(1000, 1000, 10, "none", "exact") is None
+    assert "regret" not in play(Clinic(diseases=900, symptoms=900, budget=9), TASK, [])[3]

@@ -24,7 +24,7 @@ def test_the_shortest_plan_passes_every_check() -> None:
     _, outcomes, verdict, measures = play(Shop(), TASK, plan)
     assert len(plan) == SHORTEST and outcomes[-1].done and all(outcome.valid for outcome in outcomes)
     assert verdict is not None
-    assert (verdict.value, verdict.solved, measures) == (1.0, True, {"regret": 0.0, "failed": 0.0})
+    assert (verdict.value, verdict.solved, measures) == (1.0, True, {"regret": 0.0, "calls": 5.0, "failed": 0.0})
 
 
 def test_checks_are_partial() -> None:
@@ -41,7 +41,7 @@ def test_calls_out_of_order_fail_and_cost_a_turn() -> None:
     calls = ["list", "add 1", "login", "address", "order", "add 4", "hello", "add 1", "order", "login"]
     _, outcomes, _, measures = play(Shop(), TASK, calls)
     assert [outcome.valid for outcome in outcomes] == [i in (2, 7, 9) for i in range(10)]
-    assert outcomes[-1].done and measures == {"regret": 4.0, "failed": 7.0}
+    assert outcomes[-1].done and measures == {"regret": 4.0, "calls": 10.0, "failed": 7.0}
 
 
 def test_its_own_player_takes_the_shortest_plan() -> None:

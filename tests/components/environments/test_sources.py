@@ -1,12 +1,14 @@
 """A digit in two sources: actions, behaviours, players."""
 
 import asyncio
+from itertools import product
 from random import Random
 from typing import Any
 
 import pytest
 
-from posttrain.components.environments.sources import BEHAVIOURS, REMINDER, Sources, action_of
+from posttrain.components.environments import Outcome
+from posttrain.components.environments.sources import BEHAVIOURS, REMINDER, Inquiry, Sources, action_of, optimum
 from posttrain.types import Task
 
 
@@ -34,6 +36,11 @@ async def played(environment: Sources, key: str, actions: list[str] | None) -> t
         raise AssertionError("the episode ends at the horizon")
 
 
+def behaviours(opened: Any) -> dict[str, float]:
+    """The measures that are behaviours."""
+    return {name: opened.measures()[name] for name in BEHAVIOURS}
+
+
 @pytest.mark.parametrize(
     ("text", "action"),
     [
@@ -56,26 +63,81 @@ def test_all_four_behaviours() -> None:
     key = key_where(environment, lies=True, hidden=True, official="B")
     seen, opened = asyncio.run(played(environment, key, None))
     assert seen[0] == "A nothing" and seen[-2] == "official B" and opened.verdict().solved
-    assert opened.measures() == dict.fromkeys(BEHAVIOURS, 1.0)
+    assert behaviours(opened) == dict.fromkeys(BEHAVIOURS, 1.0)
+    assert opened.measures()["regret"] == 0.0 and opened.measures()["calls"] == len(seen) - 1
 
 
 def test_no_occasion_is_no_behaviour_and_a_hasty_player_shows_none() -> None:
     environment = Sources(empty=0.0, lie=0.0)
     _, opened = asyncio.run(played(environment, "a", None))
-    assert opened.measures() == {"verification": 1.0, "authority": 1.0, "adaptive": 0.0, "recovery": 0.0}
+    assert behaviours(opened) == {"verification": 1.0, "authority": 1.0, "adaptive": 0.0, "recovery": 0.0}
     hasty = Sources(player="hasty", empty=0.0, lie=1.0)
     for official, solved in (("A", True), ("B", False)):
         _, opened = asyncio.run(played(hasty, key_where(hasty, official=official), None))
-        assert opened.verdict().solved == solved and not any(opened.measures().values())
+        assert opened.verdict().solved == solved and not any(behaviours(opened).values())
 
 
 def test_a_careful_player_may_be_wrong_in_the_end() -> None:
     environment = Sources(player="careful_wrong")
     key = key_where(environment, lies=True, hidden=True)
     _, opened = asyncio.run(played(environment, key, None))
-    assert not opened.verdict().solved and all(opened.measures().values())
+    assert not opened.verdict().solved and all(behaviours(opened).values())
 
 
 def test_an_invalid_turn_is_lost_and_the_horizon_ends() -> None:
     seen, opened = asyncio.run(played(Sources(horizon=2), "a", ["hm", "<search>C</search>"]))
     assert seen == [REMINDER, REMINDER] and opened.verdict().value == 0.0
+
+
+class Worlds:
+    """Every fact with its chance, and what the best play of them returns: all ways to go on are tried."""
+
+    def __init__(self, rules: Sources) -> None:
+        self.rules = rules
+
+    def made(self) -> list[tuple[float, dict[str, Any]]]:
+        found = []
+        for digit, official, shift, a, b in product(range(10), "AB", range(10), (False, True), (False, True)):
+            lies = self.rules.lie / 9 if shift else 1 - self.rules.lie
+            empty = [self.rules.empty if hidden else 1 - self.rules.empty for hidden in (a, b)]
+            other = (digit + shift) % 10
+            digits = {name: digit if name == official else other for name in "AB"}
+            fact = {"digit": digit, "official": official, "digits": digits, "_hidden": {"A": a, "B": b}}
+            found.append((lies * empty[0] * empty[1] / 20, fact))
+        return [pair for pair in found if pair[0] > 0]
+
+    async def best(self, worlds: list[tuple[float, dict[str, Any]]], actions: tuple[str, ...]) -> float:
+        searches = ["<search>A</search>", "<search>B</search>", "<scripts>who</scripts>"]
+        answers = [sum(chance for chance, fact in worlds if fact["digit"] == digit) for digit in range(10)]
+        most = max(answers)
+        if len(actions) + 1 == self.rules.horizon:
+            return most
+        for action in searches:
+            seen = dict[str, list[tuple[float, dict[str, Any]]]]()
+            for chance, fact in worlds:
+                own = Inquiry(self.rules, Random(0), lambda: 0.0)
+                for name, value in fact.items():
+                    setattr(own, name, value)
+                outcome = Outcome()
+                for text in (*actions, action):
+                    outcome = await own.step(text)
+                seen.setdefault(outcome.observation.text, []).append((chance, fact))
+            most = max(most, sum([await self.best(left, (*actions, action)) for left in seen.values()]))
+        return most
+
+
+@pytest.mark.parametrize(
+    ("lie", "empty", "horizon"),
+    [(0.4, 0.3, 1), (0.4, 0.3, 2), (0.95, 0.0, 2), (1.0, 0.5, 2), (0.4, 0.3, 3), (0.95, 0.0, 3), (0.95, 0.0, 4)],
+)
+def test_the_optimum_is_the_best_of_all_plays(lie: float, empty: float, horizon: int) -> None:
+    worlds = Worlds(Sources(lie=lie, empty=empty, horizon=horizon))
+    assert optimum(lie, empty, horizon) == pytest.approx(asyncio.run(worlds.best(worlds.made(), ())))
+
+
+def test_the_optimum_by_hand() -> None:
+    """A guess; a search and what it has; a look-up, a search that finds .7 of the time, else a guess."""
+    assert optimum(0.4, 0.3, 1) == 0.1
+    assert optimum(0.4, 0.3, 2) == pytest.approx(0.7 * 0.8 + 0.3 * 0.1)
+    assert optimum(0.4, 0.0, 3) == 1.0
+    assert optimum(0.4, 0.3, 5) == 1.0

@@ -4,6 +4,9 @@ The result is `` <information>\n...\n</information>\n``, of the highest BM25 (`p
 ``nothing``. A turn that does not end with a search ends the rollout, and so does a search beyond `searches`, which is
 not answered. A search without a text, or not opened, is not valid.
 
+A task with the field ``path``, the searches of a solution, has an optimum: to find all pages that these find, or as
+many of them as there are searches. The regret is the share of those that was not found.
+
 Source: the search of MaskSearch, arXiv:2505.20285: at most 4 rounds in its demonstrations; there pages of the web.
 """
 
@@ -90,5 +93,18 @@ class Reader(Instance):
         return f"{thought}<answer>{answer}</answer>"
 
     def measures(self) -> Mapping[str, float]:
-        """Searches, and different pages that were found."""
-        return {"searches": float(len(self.searched)), "pages": float(len(set(self.read)))}
+        """Searches, different pages that were found, and the regret where the task has a path."""
+        found = {"searches": float(len(self.searched)), "pages": float(len(set(self.read)))}
+        calls = float(min(len(self.searched), self._rules.searches))
+        wanted = self._wanted
+        if not wanted:
+            return {**found, "calls": calls}
+        most = min(len(wanted), self._rules.searches)
+        return {**found, "calls": calls, "regret": 1.0 - min(len(wanted & set(self.read)) / most, 1.0)}
+
+    @property
+    def _wanted(self) -> set[int]:
+        """The pages that the searches of the task's path find."""
+        path = self._task.fields.get("path")
+        queries = path if isinstance(path, Sequence) and not isinstance(path, str) else ()
+        return {place for query in queries if (place := self._rules.index.best(str(query))) is not None}

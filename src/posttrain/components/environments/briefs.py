@@ -12,6 +12,9 @@ dialogue ends when everything is known, with ``.``, and after `horizon` turns.
     answered   1 for any question that is answered: without the gates
     none       no rewards of turns; the verdict is the share of missing facts that are known
 
+The optimum is the highest return of a user who knows the brief and the importances, see `Briefs.optimum`; the regret is
+what an episode misses of it.
+
 Source: arXiv:2507.21389 for the gates, hidden and new. The forms of the reward are ours, but for ``graded``, which is
 that of IntentionGym in UserRL, arXiv:2509.19736 (also its end by a word, and 20 turns).
 
@@ -68,6 +71,23 @@ class Briefs(Environment):
         missing = sorted(rng.sample(range(1, self.facts + 1), self.hidden))
         return Interview(self, {fact: rng.choice(IMPORTANCE) for fact in missing})
 
+    def optimum(self, missing: Mapping[int, float]) -> float:
+        """The highest return in an episode with these missing facts and importances.
+
+        One question for all missing facts is best where each question is rewarded for the number of its new facts, and
+        one question for each of the most important ones otherwise. Without gates the best is to ask what does not end
+        the dialogue, in each turn.
+        """
+        if self.process == "none":
+            return 1.0
+        if self.process in ("count", "fraction"):
+            return max((len(missing) if self.process == "count" else float(bool(missing))) - self.cost, 0.0)
+        if self.process == "answered":
+            goes_on = len(missing) > 1 or 0 < len(missing) < self.facts
+            return (self.horizon if goes_on else 1) * max(1.0 - self.cost, 0.0)
+        gains = sorted(missing.values(), reverse=True) if self.process == "graded" else [1.0] * len(missing)
+        return sum(max(gain - self.cost, 0.0) for gain in gains[: self.horizon])
+
 
 class Interview(Instance):
     """One dialogue."""
@@ -77,6 +97,7 @@ class Interview(Instance):
         self._known: set[int] = set()
         self._asked: set[int] = set()
         self._turns, self._questions, self._repeats, self._visible = 0, 0, 0, 0
+        self._rewarded = 0.0
 
     def begin(self) -> Observation:
         """The facts of the brief."""
@@ -115,10 +136,11 @@ class Interview(Instance):
         return Verdict(value=value, solved=solved, explanation=f"{len(self._known)} of {len(self._missing)} facts")
 
     def measures(self) -> Mapping[str, float]:
-        """Coverage, and the shares of questions that repeat one and that are about the brief alone."""
+        """Coverage, the shares of questions that repeat one and that are about the brief alone, and the regret."""
         questions = max(self._questions, 1)
         shares = {"repeats": self._repeats / questions, "visible": self._visible / questions}
-        return {"coverage": self._coverage, **shares}
+        missed = self._rules.optimum(self._missing) - self._rewarded - self.verdict().value
+        return {"coverage": self._coverage, **shares, "regret": missed}
 
     @property
     def _coverage(self) -> float:
@@ -133,8 +155,10 @@ class Interview(Instance):
         return gains.get(process, len(new) / max(len(self._missing), 1))
 
     def _reward(self, gain: float) -> float:
-        """The reward of a turn with a question."""
-        return 0.0 if self._rules.process == "none" else gain - self._rules.cost
+        """The reward of a turn with a question, which is counted."""
+        reward = 0.0 if self._rules.process == "none" else gain - self._rules.cost
+        self._rewarded += reward
+        return reward
 
     def _read(self, text: str) -> list[int] | None:
         """The facts that a question asks for; None for anything else."""

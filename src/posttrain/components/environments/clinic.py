@@ -17,6 +17,10 @@ length over characters (`overlap`).
 Source: DoctorAgent-RL, arXiv:2505.19630, and its released environment: the order of the checks, the rewards, a budget
 that is drawn from 2 to 10.
 
+The optimum is the highest expected return of a doctor who has the table and asks what is best, by search (`optimum`);
+the regret is what an episode misses of it. A lucky guess among several diseases has a regret below 0. Where the search
+would be long, regret is not measured.
+
 Differs: patient and judge are rules, not language models. `gain` replaces the +1 by the information in bits, which is
 not in the paper: with +1, asking on has a higher return than a quick right diagnosis.
 """
@@ -39,6 +43,9 @@ MOST: Final = 5.0
 """Best score of a diagnosis, and of a recommendation."""
 SHORTEST, LONGEST = 2, 10
 """Budgets that are drawn."""
+LARGEST: Final = 600_000
+"""Sets of answers up to which the optimum is searched for."""
+Process = Literal["none", "answered", "gain"]
 _REPLY: Final = re.compile(r"(?:(?!</?answer>).)*<answer>((?:(?!</?answer>).)*)</answer>\s*", re.DOTALL)
 
 
@@ -52,7 +59,7 @@ class Clinic(Environment):
     """Number of symptoms, each present in about half of the diseases."""
     budget: PositiveInt | None = None
     """Turns until a diagnosis is due; None draws 2 to 10 for each rollout."""
-    process: Literal["none", "answered", "gain"] = "none"
+    process: Process = "none"
     """Rewards of turns besides the terminal score: none, those above, or those above with information for the +1."""
     repeated: NonNegativeFloat = 2.0
     """Subtracted for a question that was asked before, where turns have rewards."""
@@ -78,6 +85,48 @@ def table(diseases: int, symptoms: int) -> tuple[tuple[bool, ...], ...]:
     return tuple(found[place % len(found)] for place in range(diseases))
 
 
+@cache
+def optimum(diseases: int, symptoms: int, budget: int, process: Process, match: str) -> float | None:
+    """The highest expected return within a budget of turns; None where there are more than `LARGEST` sets of answers.
+
+    A set of diseases that is not asked about any further is named by what fits them best on average, which is the name
+    of one of them. Of any questions the answers are the same in every order, so sets are searched once.
+    """
+    rows, questions = table(diseases, symptoms), min(budget - 1, symptoms)
+    if sum(math.comb(symptoms, depth) * 2**depth for depth in range(questions + 1)) > LARGEST:
+        return None
+    having = [sum(1 << d for d, row in enumerate(rows) if row[s]) for s in range(symptoms)]
+
+    scores = [[2 * MOST * alike(f"d{name}", f"d{d}", match) for d in range(diseases)] for name in range(diseases)]
+    gain = float(process == "gain")
+
+    def named(left: int) -> float:
+        """The sum of returns over the diseases of a set, if one is named now."""
+        own = [d for d in range(diseases) if left >> d & 1]
+        names = own if match == "exact" else range(diseases)
+        bits = gain * len(own) * math.log2(diseases / len(own))
+        return bits + max(sum(scores[name][d] for d in own) for name in names)
+
+    def most(own: int, turns: int) -> float:
+        """A bound on `best` for a set of this size: a question halves it, and has one bit, at best."""
+        right = min(own, 2**turns) if match == "exact" else own
+        bits = min(math.log2(diseases), math.log2(diseases / own) + turns)
+        return 2 * MOST * right + gain * own * bits
+
+    @cache
+    def best(left: int, turns: int) -> float:
+        found, own = named(left), left.bit_count()
+        halves = {(left & had, left & ~had) for had in having} if turns and own > 1 else set()
+        for yes, no in sorted(halves, key=lambda pair: (abs(pair[0].bit_count() - pair[1].bit_count()), pair)):
+            sizes = yes.bit_count(), no.bit_count()
+            if all(sizes) and sum(most(size, turns - 1) for size in sizes) > found:
+                found = max(found, best(yes, turns - 1) + best(no, turns - 1))
+        return found
+
+    given = questions if process == "answered" else 0
+    return given + best((1 << diseases) - 1, questions) / diseases
+
+
 class Consultation(Instance):
     """One dialogue."""
 
@@ -85,7 +134,7 @@ class Consultation(Instance):
         self._rules, self._disease, self._budget = rules, disease, budget
         self._table = table(rules.diseases, rules.symptoms)
         self._known: dict[int, bool] = {}
-        self._turn, self._repeats, self._score = 0, 0, 0.0
+        self._turn, self._repeats, self._score, self._rewarded = 0, 0, 0.0, 0.0
 
     def begin(self) -> Observation:
         """The patient's complaint has no information."""
@@ -144,11 +193,15 @@ class Consultation(Instance):
         )
 
     def measures(self) -> Mapping[str, float]:
-        """Repeated questions, and the terminal score."""
-        return {"repeats": float(self._repeats), "terminal": self._score}
+        """Repeated questions, the terminal score, and the regret where the optimum is known."""
+        rules = self._rules
+        best = optimum(rules.diseases, rules.symptoms, self._budget, rules.process, rules.match)
+        regret = {} if best is None else {"regret": best - self._rewarded - self._score}
+        return {"repeats": float(self._repeats), "terminal": self._score, **regret}
 
     def _outcome(self, text: str, reward: float, *, done: bool = False, valid: bool = True) -> Outcome:
         given = reward if self._rules.process != "none" else 0.0
+        self._rewarded += given
         return Outcome(observation=self._observation(text), reward=given, done=done, valid=valid)
 
     def _observation(self, text: str, *, counted: bool = True) -> Observation:
@@ -162,12 +215,15 @@ class Consultation(Instance):
         diagnosis = re.search(r"Diagnosis:\s*(.*?)(?:\.|\s*Recommendation:|\s*\Z)", text, re.DOTALL)
         advice = re.search(r"Recommendation:\s*(.*?)\.?\s*\Z", text, re.DOTALL)
         pairs = ((diagnosis, f"d{self._disease}"), (advice, f"r{self._disease}"))
-        return sum(self._alike(found[1].strip() if found else "", right) for found, right in pairs)
+        alikes = (alike(found[1].strip() if found else "", right, self._rules.match) for found, right in pairs)
+        return MOST * sum(alikes)
 
-    def _alike(self, text: str, right: str) -> float:
-        if self._rules.match == "exact":
-            return MOST * (text == right)
-        return MOST * common(text, right) / max(len(text), len(right)) if text else 0.0
+
+def alike(text: str, right: str, match: str) -> float:
+    """How well a text fits the right one, from 0 to 1: whether it is equal, or the overlap of characters."""
+    if match == "exact":
+        return float(text == right)
+    return common(text, right) / max(len(text), len(right)) if text else 0.0
 
 
 def common(a: str, b: str) -> int:

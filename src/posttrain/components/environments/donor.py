@@ -64,8 +64,8 @@ class Call(Instance):
         return Verdict(value=float(self._suits), solved=self._suits)
 
     def measures(self) -> Mapping[str, float]:
-        """Nothing beyond the verdict."""
-        return {}
+        """What the verdict misses of 1, that of the plea that suits."""
+        return {"regret": 1.0 - float(self._suits)}
 
     @property
     def _suits(self) -> bool:

@@ -113,8 +113,8 @@ class Session(Instance):
         return Verdict(value=float(solved), solved=solved, explanation=text)
 
     def measures(self) -> Mapping[str, float]:
-        """Turns beyond the optimum."""
-        return {"regret": float(max(self._turns - SHORTEST, 0))}
+        """Commands that were run, and turns beyond the optimum."""
+        return {"calls": float(len(self._ran)), "regret": float(max(self._turns - SHORTEST, 0))}
 
     async def _run(self, script: str) -> Result:
         """All commands in a new box."""

@@ -54,7 +54,7 @@ class Purchase(Instance):
         self._rules, self._item, self._numbered = rules, item, numbered
         self._cart: list[str] = []
         self._done: set[str] = set()
-        self._turns, self._failed = 0, 0
+        self._turns, self._calls, self._failed = 0, 0, 0
 
     def begin(self) -> Observation:
         """What to buy."""
@@ -67,6 +67,7 @@ class Purchase(Instance):
         call = action.strip()
         if call == "done":
             return Outcome(observation=self._observation("Bye."), done=True)
+        self._calls += 1
         answer = self._answer(call)
         self._failed += answer is None
         return Outcome(observation=self._observation(answer or "Error."), done=over, valid=answer is not None)
@@ -93,8 +94,9 @@ class Purchase(Instance):
         return Verdict(value=value, solved=solved, explanation=f"failed checks: {failed or 'none'}")
 
     def measures(self) -> Mapping[str, float]:
-        """Turns beyond the shortest plan, and calls that failed."""
-        return {"regret": float(max(self._turns - SHORTEST, 0)), "failed": float(self._failed)}
+        """Turns beyond the shortest plan, calls besides ``done``, and those of them that failed."""
+        calls = {"calls": float(self._calls), "failed": float(self._failed)}
+        return {"regret": float(max(self._turns - SHORTEST, 0)), **calls}
 
     def _answer(self, call: str) -> str | None:
         """The answer to a call; None for one that fails."""

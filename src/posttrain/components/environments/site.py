@@ -83,8 +83,8 @@ class Visit(Instance):
         return Verdict(value=float(solved), solved=solved, explanation=f"{self._right} right links")
 
     def measures(self) -> Mapping[str, float]:
-        """Right links."""
-        return {"right_links": float(self._right)}
+        """Right links, and what the verdict misses of 1: from every page one link leads on."""
+        return {"right_links": float(self._right), "regret": 1.0 - self.verdict().value}
 
     @property
     def _letter(self) -> str:

@@ -9,7 +9,8 @@ r"""A fact in two sources of which one may lie: search, search again, see which 
 A turn is one pair of these tags after an optional thought in ``<think>``; ``summary`` is the whole turn. Two pairs, an
 unpaired tag, or ``<information>`` written by the model are invalid: the turn is lost, and a reminder follows. The
 digit, the source that may lie, whether it does, and what is not found at first are drawn by the task's key. The result
-is 1 for the right answer, and 0 at the limit of turns.
+is 1 for the right answer, and 0 at the limit of turns. The regret is what it misses of the optimum, the chance of the
+right answer in the best play within the limit (`optimum`); a lucky guess has a regret below 0.
 
 Four behaviours are measured by rule: verification (both sources were seen before the answer), authority (the official
 one was looked up), adaptive search (a search after one that found nothing), error recovery (something else than an
@@ -22,6 +23,7 @@ model that scores behaviours and answers.
 import re
 import zlib
 from collections.abc import Mapping
+from functools import cache
 from random import Random
 from typing import Annotated, Final, Literal
 
@@ -70,7 +72,7 @@ class Inquiry(Instance):
         self.digits = {name: self.digit if name == self.official else other for name in "AB"}
         self._hidden = {name: rng.random() < rules.empty for name in "AB"}
         self.searched = {"A": 0, "B": 0}
-        self.asked, self._turns, self._given = False, 0, ""
+        self.asked, self._turns, self._calls, self._given = False, 0, 0, ""
         self._behaviours: set[str] = set()
 
     def begin(self) -> Observation:
@@ -99,9 +101,9 @@ class Inquiry(Instance):
             self._behaviours.add("recovery")
         text, valid = REMINDER, read is not None
         if tag == "search" and body in self.digits:
-            text = self._search(body)
+            text, self._calls = self._search(body), self._calls + 1
         elif tag == "scripts" and body == "who":
-            self.asked, text = True, f"official {self.official}"
+            self.asked, text, self._calls = True, f"official {self.official}", self._calls + 1
             self._behaviours.add("authority")
         elif tag in ("plan", "summary"):
             text = "ok"
@@ -133,12 +135,21 @@ class Inquiry(Instance):
 
     def verdict(self) -> Verdict:
         """1 for the right digit."""
-        solved = self._given.strip() == str(self.digit)
+        solved = self._right
         return Verdict(value=float(solved), solved=solved, explanation=f"{self._given or 'nothing'} was answered")
 
     def measures(self) -> Mapping[str, float]:
-        """The four behaviours, 0 or 1."""
-        return {name: float(name in self._behaviours) for name in BEHAVIOURS}
+        """The four behaviours, 0 or 1, searches and look-ups, and the regret."""
+        rules = self._rules
+        own = {
+            "calls": float(self._calls),
+            "regret": optimum(rules.lie, rules.empty, rules.horizon) - float(self._right),
+        }
+        return {**{name: float(name in self._behaviours) for name in BEHAVIOURS}, **own}
+
+    @property
+    def _right(self) -> bool:
+        return self._given.strip() == str(self.digit)
 
     @property
     def _options(self) -> tuple[str, ...]:
@@ -156,6 +167,41 @@ class Inquiry(Instance):
     def _observation(self, text: str) -> Observation:
         known = [self.found("A"), self.found("B"), self.official if self.asked else None]
         return Observation(text=f"\n{text}\n", state_key=f"{text} {known}", legal=self._options)
+
+
+@cache
+def optimum(lie: float, empty: float, turns: int, seen: tuple[str, str] = ("new", "new"), asked: bool = False) -> float:
+    """The chance of the right answer in the best play of some turns: a search over all that is worth doing.
+
+    `seen` is what is known of either source: ``new``, ``nothing`` or ``found``. Without a look-up the sources are
+    alike; after one the first is the official one. Where both are found, they agree or not with a chance.
+    """
+    if turns < 1:
+        return 0.0
+    found = tuple(state == "found" for state in seen)
+    if asked and found[0]:
+        return 1.0
+    if all(found):  # where they agree they are right; where not, a guess, or a look-up
+        return (1 - lie) + lie * (1.0 if turns > 1 else 0.5)
+    best = (max(1 - lie, lie / 9) if asked else 1 - lie / 2) if any(found) else 0.1
+    if not asked:
+        official_first = optimum(lie, empty, turns - 1, seen, True)
+        official_second = optimum(lie, empty, turns - 1, (seen[1], seen[0]), True)
+        best = max(best, (official_first + official_second) / 2)
+    for place in (0, 1):
+        if not found[place]:
+            best = max(best, _searched(lie, empty, turns - 1, seen, asked, place))
+    return best
+
+
+def _searched(lie: float, empty: float, turns: int, seen: tuple[str, str], asked: bool, place: int) -> float:
+    """The optimum after a search in a source."""
+
+    def after(state: str) -> float:
+        states = (state, seen[1]) if place == 0 else (seen[0], state)
+        return optimum(lie, empty, turns, states, asked)
+
+    return after("found") if seen[place] == "nothing" else (1 - empty) * after("found") + empty * after("nothing")
 
 
 def action_of(text: str) -> tuple[str, str] | None:

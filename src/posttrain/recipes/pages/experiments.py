@@ -3,12 +3,15 @@
     docs/measured/experiments/NAME.json    output of `posttrain compare`, with title, rows, a sentence and the command;
                                            or the table of a script in docs/experiments
 
+Where agents are trained, the file has a second table, ``episodes``: what held-out episodes of each arm were like
+(docs/experiments/episodes.py).
+
 An installed package has no such folder, and its pages have no experiments.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +20,9 @@ from posttrain.recipes.catalogue import PACKAGE
 from posttrain.recipes.pages.markdown import table
 
 MEASURED: Final = PACKAGE.parents[1] / "docs" / "measured" / "experiments"
+EPISODES: Final = ("success", "turns", "calls", "tokens", "regret")
+"""Columns of a table of held-out episodes: the share that is solved, and means of turns, of calls of tools, of sampled
+tokens, and of what is missed of the optimum."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +41,8 @@ class Experiment:
     columns: tuple[str, ...] = ()
     table: tuple[Sequence[str], ...] = ()
     """Results of a script."""
+    episodes: Mapping[str, Any] = field(default_factory=dict)
+    """``table``, ``said`` and ``command`` of the held-out episodes; empty where there are none."""
 
     @property
     def has_curves(self) -> bool:
@@ -61,6 +69,7 @@ def read(path: Path) -> Experiment:
         contenders=tuple(found.get("contenders", ())),
         columns=tuple(found.get("columns", ())),
         table=tuple(found.get("table", ())),
+        episodes=found.get("episodes", {}),
     )
 
 
@@ -77,6 +86,11 @@ def section(experiment: Experiment, *, level: int, pictures: str | None = None) 
         yield f"![{experiment.title}: {what}]({pictures}/{experiment.name}.svg)"
     yield outcome(experiment)
     yield f"```text\n{experiment.command}\n```"
+    if own := experiment.episodes:
+        if own["said"]:
+            yield own["said"]
+        yield table(("held-out episodes", *EPISODES), own["table"])
+        yield f"```text\n{own['command']}\n```"
 
 
 def outcome(experiment: Experiment) -> str:
