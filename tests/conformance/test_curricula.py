@@ -3,13 +3,22 @@
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from posttrain.components.curricula import Curriculum, State
+from posttrain.components.optimizers.adamw import AdamW
+from posttrain.components.reducers.tokens import Tokens
+from posttrain.components.rewards.match import Match
+from posttrain.components.rollouts import Row
+from posttrain.components.rollouts.independent import Independent
+from posttrain.stages.fit import Step
 from posttrain.stages.memory import pack, unpack
+from posttrain.stages.rl.choosing import Choosing
+from posttrain.training.settings import Learning
 from posttrain.types import Group, Task
 from tests.builders import trajectory
 from tests.conformance._members import each, members
@@ -104,6 +113,36 @@ def test_state_is_changed_by_returning_a_new_one(curriculum: Curriculum) -> None
         before = json.dumps(pack(following))
         state = curriculum.observe(following, attempts_at([pick.task for pick in chosen], step))
         assert json.dumps(pack(following)) == before
+
+
+def in_rows(group: Group) -> Group:
+    """The same rollouts, of which the first is an episode of three rows, with the outcome in each of them."""
+    first, *others = group.trajectories
+    rows = [replace(first, facts=(Row(episode=0, row=row, counts=row == 2),)) for row in range(3)]
+    return replace(group, trajectories=(*rows, *others))
+
+
+@every_member
+def test_an_episode_of_three_rows_counts_once(curriculum: Curriculum) -> None:
+    """The state, the report, what its model learns, and later choices are those of an episode of one row."""
+    chooser = Choosing(
+        curriculum=curriculum,
+        rollout=Independent(),
+        reward=Match(),
+        reducer=Tokens(),
+        learning=Learning(optimizer=AdamW(lr=1e-4)),
+    )
+    memories: list[dict[str, Any]] = [{"curriculum": curriculum.start()} for _ in range(2)]
+    for index in range(4):
+        found = []
+        for memory, rows in zip(memories, (False, True), strict=True):
+            memory["curriculum"], picks = curriculum.select(memory["curriculum"], POOL, 4, seed=0, step=index)
+            groups = attempts_at([pick.task for pick in picks], index)
+            step = Step(index=index, total=4)
+            targets = chooser.observe(memory, [in_rows(g) for g in groups] if rows else groups, step)
+            state = json.dumps(pack(memory["curriculum"]))
+            found.append(([pick.task.key for pick in picks], targets, step.record.metrics, state))
+        assert found[0] == found[1]
 
 
 @every_member

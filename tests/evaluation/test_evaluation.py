@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from posttrain.components.environments import Episode
 from posttrain.components.environments.corridor import Corridor
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rewards.verdict import Verdict
@@ -24,6 +26,7 @@ from posttrain.policies.loading import load_policy
 from posttrain.statistics.intervals import wilson
 from posttrain.types import Completion, FloatArray, Group, IntArray, Message, Score, Segment, Task, Trajectory
 from tests.builders import info_of
+from tests.builders import trajectory as made
 
 Answers = Mapping[str, tuple[str, Sequence[str]]]
 """By prompt: the greedy answer, and the sampled ones."""
@@ -169,6 +172,19 @@ def test_held_out_tasks_are_answered_in_the_environment_of_the_rollout() -> None
         ("evaluation", "five", "attempt", 0),
         ("evaluation", "five", "attempt", 1),
     }
+
+
+def test_calls_and_regret_are_means_over_the_episodes_that_measure_them() -> None:
+    def answered(turns: int, measures: Mapping[str, float] | None) -> list[Trajectory]:
+        episode = Episode(valid_turns=(True,) * turns, measures=measures)
+        return [replace(made(reward=1.0), facts=(episode,))]
+
+    both = {"calls": 2.0, "regret": 0.25}
+    found = summarize([answered(3, both), answered(1, {"calls": 1.0, "regret": -0.75}), answered(2, None)], 1.0)
+    assert (found["mean_turns"], found["mean_calls"], found["mean_regret"]) == (2.0, 1.5, -0.25)
+    found = summarize([answered(3, {"calls": 0.0})], 1.0)
+    assert found["mean_calls"] == 0.0 and "mean_regret" not in found
+    assert not {"mean_turns", "mean_calls"} & set(summarize([[made(reward=1.0)]], 1.0))
 
 
 def test_a_rollout_of_one_turn_changes_nothing() -> None:

@@ -1,5 +1,6 @@
 """Pages of methods and families: what they say is what the modules say, in Markdown that reads as it was written."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,3 +151,20 @@ def test_an_experiment_is_a_sentence_a_table_and_its_command(tmp_path: Path) -> 
     ]
     assert len(list(experiments.section(found, level=3))) == 4, "a terminal shows no picture"
     assert experiments.all_experiments(tmp_path / "nowhere") == ()
+
+
+def test_an_experiment_may_have_a_table_of_held_out_episodes(tmp_path: Path) -> None:
+    """Means and Student's intervals by hand: of 0 and 1 it is .5 -+ 12.706 x .5."""
+    seeds = [{"success": 0.0, "turns": 3.0, "calls": None}, {"success": 1.0, "turns": 3.0, "calls": 2.0}]
+    line = experiments.episode_row("A", seeds)
+    assert line == ["A", "0.50 [-5.85, 6.85]", "3.00 [3.00, 3.00]", "-", "-", "-"]
+    own = {"said": "No optimum is known.", "table": [line], "command": "python b.py"}
+    script = {"title": "A", "rows": [7], "command": "python a.py", "columns": ["x"], "table": [["1"]]}
+    (tmp_path / "a.json").write_text(json.dumps({**script, "episodes": own}))
+    (tmp_path / "b.json").write_text(json.dumps(script))
+    with_episodes, without = experiments.all_experiments(tmp_path)
+    blocks = list(experiments.section(with_episodes, level=2))
+    assert blocks[-3] == own["said"] and blocks[-1] == "```text\npython b.py\n```"
+    assert blocks[-2].splitlines()[0] == "| held-out episodes | success | turns | calls | tokens | regret |"
+    assert blocks[-2].splitlines()[2] == f"| {' | '.join(line)} |"
+    assert blocks[:-3] == list(experiments.section(without, level=2))

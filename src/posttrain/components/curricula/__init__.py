@@ -4,6 +4,7 @@ Contract: the state is JSON that may hold numpy arrays (`posttrain.stages.memory
 one. `select` is a function of (state, pool, count, seed, step, refill) alone, so that a resumed run has the tasks of
 the uninterrupted one. What must be measured for a choice is measured in `look`, which puts it into the state; a choice
 without it is uniform. The pool is the same sequence in all steps of a stage, so that the state may number its tasks.
+An episode that is several rollouts, since its history was replaced, is one rollout for a curriculum, the last of them.
 Tasks that are born in the run are in the state, and are chosen only after a `look`; their field ``lineage`` has what
 they were made of.
 """

@@ -19,6 +19,7 @@ from posttrain.signals import SCORE, VALUE_TARGET
 from posttrain.stages import Models, StageContext
 from posttrain.stages.fit import Step, check_trained, read_by
 from posttrain.stages.rl.collect import collect_groups, split_failed, unaided
+from posttrain.stages.rl.metrics import outcomes
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, FloatArray, Group, IntArray, PerToken, Task, Tokens
 
@@ -69,7 +70,7 @@ class Choosing:
 
     def observe(self, memory: dict[str, Any], groups: Sequence[Group], step: Step) -> list[Target]:
         """Show the outcome of the step to the curriculum; returns what its model learns."""
-        own = unaided(groups)
+        own = by_outcome(unaided(groups))
         memory["curriculum"] = self.curriculum.observe(memory["curriculum"], own)
         report = self.curriculum.report(memory["curriculum"])
         step.record.metrics |= {f"curriculum/{name}": float(value) for name, value in report.items()}
@@ -86,6 +87,11 @@ class Choosing:
         learned = learners[role].step(_examples(targets, models[role]), loss, progress=step.progress)
         step.record.add_metrics(role, learned.metrics)
         step.record.computed_tokens += learned.computed_tokens
+
+
+def by_outcome(groups: Sequence[Group]) -> list[Group]:
+    """The groups with one rollout for each outcome, the last one of an episode that is several rollouts."""
+    return [replace(group, trajectories=tuple(outcomes(group.trajectories))) for group in groups]
 
 
 def check_pool(memory: dict[str, Any], tasks: Sequence[Task], stage: str) -> None:
@@ -171,7 +177,7 @@ class _Probe:
         )
         groups = await collect_groups(tasks, rollout, self.choosing.reward, samplers, scoring)
         by_key: dict[str, list[Group]] = {}
-        for group in split_failed(unaided(groups))[0]:
+        for group in by_outcome(split_failed(unaided(groups))[0]):
             by_key.setdefault(group.trajectories[0].task.key, []).append(group)
         return [
             Group(key=task.key, trajectories=tuple(t for group in by_key.get(task.key, ()) for t in group))
