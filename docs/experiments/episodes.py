@@ -11,18 +11,35 @@ sentence.
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from posttrain import run
-from posttrain.recipes.pages.experiments import EPISODES, episode_row
+from posttrain.recipes.pages.experiments import EPISODES
+from posttrain.statistics.intervals import mean
 
 ALWAYS: Final = ["threads=1", "checkpoints.every_steps=0", "evaluation.samples=0"]
 IN_SUMMARY: Final = dict(
     zip(EPISODES, ("accuracy", "mean_turns", "mean_calls", "mean_tokens", "mean_regret"), strict=True)
 )
 """The name of each column in the summary of an evaluation."""
+
+
+def episode_row(arm: str, seeds: Sequence[Mapping[str, float | None]]) -> list[str]:
+    """A line of a table of held-out episodes: means over seeds with 95 % interval.
+
+    ``-`` stands where a seed does not have such a number: there are no calls, or no optimum is known.
+    """
+
+    def cell(values: Sequence[float | None]) -> str:
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            return "-"
+        found = mean(known)
+        return f"{found.value:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
+
+    return [arm, *(cell([own.get(name) for own in seeds]) for name in EPISODES)]
 
 
 def evaluations(folder: Path) -> dict[str, dict[str, float | None]]:

@@ -1,8 +1,10 @@
 """Pages of methods and families: what they say is what the modules say, in Markdown that reads as it was written."""
 
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -42,6 +44,8 @@ where b is a baseline. A list:
 Differs: nothing
 known.
 """
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_docstring_becomes_markdown() -> None:
@@ -153,15 +157,24 @@ def test_an_experiment_is_a_sentence_a_table_and_its_command(tmp_path: Path) -> 
     assert experiments.all_experiments(tmp_path / "nowhere") == ()
 
 
+def script(name: str) -> ModuleType:
+    """A script of docs/experiments, which is no part of the package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/experiments/{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def test_an_experiment_may_have_a_table_of_held_out_episodes(tmp_path: Path) -> None:
     """Means and Student's intervals by hand: of 0 and 1 it is .5 -+ 12.706 x .5."""
     seeds = [{"success": 0.0, "turns": 3.0, "calls": None}, {"success": 1.0, "turns": 3.0, "calls": 2.0}]
-    line = experiments.episode_row("A", seeds)
+    line = script("episodes").episode_row("A", seeds)
     assert line == ["A", "0.50 [-5.85, 6.85]", "3.00 [3.00, 3.00]", "-", "-", "-"]
     own = {"said": "No optimum is known.", "table": [line], "command": "python b.py"}
-    script = {"title": "A", "rows": [7], "command": "python a.py", "columns": ["x"], "table": [["1"]]}
-    (tmp_path / "a.json").write_text(json.dumps({**script, "episodes": own}))
-    (tmp_path / "b.json").write_text(json.dumps(script))
+    measured = {"title": "A", "rows": [7], "command": "python a.py", "columns": ["x"], "table": [["1"]]}
+    (tmp_path / "a.json").write_text(json.dumps({**measured, "episodes": own}))
+    (tmp_path / "b.json").write_text(json.dumps(measured))
     with_episodes, without = experiments.all_experiments(tmp_path)
     blocks = list(experiments.section(with_episodes, level=2))
     assert blocks[-3] == own["said"] and blocks[-1] == "```text\npython b.py\n```"

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from posttrain.recipes.catalogue import PACKAGE
 from posttrain.recipes.pages.markdown import table
-from posttrain.statistics.intervals import mean
 
 MEASURED: Final = PACKAGE.parents[1] / "docs" / "measured" / "experiments"
 EPISODES: Final = ("success", "turns", "calls", "tokens", "regret")
@@ -92,22 +91,6 @@ def section(experiment: Experiment, *, level: int, pictures: str | None = None) 
             yield own["said"]
         yield table(("held-out episodes", *EPISODES), own["table"])
         yield f"```text\n{own['command']}\n```"
-
-
-def episode_row(arm: str, seeds: Sequence[Mapping[str, float | None]]) -> list[str]:
-    """A line of a table of held-out episodes: means over seeds with 95 % interval.
-
-    ``-`` stands where a seed does not have such a number: there are no calls, or no optimum is known.
-    """
-
-    def cell(values: Sequence[float | None]) -> str:
-        known = [value for value in values if value is not None]
-        if len(known) < len(values):
-            return "-"
-        found = mean(known)
-        return f"{found.value:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
-
-    return [arm, *(cell([own.get(name) for own in seeds]) for name in EPISODES)]
 
 
 def outcome(experiment: Experiment) -> str:
