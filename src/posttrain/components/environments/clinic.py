@@ -17,7 +17,7 @@ length over characters (`overlap`).
 Source: DoctorAgent-RL, arXiv:2505.19630, and its released environment: the order of the checks, the rewards, a budget
 that is drawn from 2 to 10.
 
-The optimum is the highest expected return of a doctor who has the table and asks what is best, by search (`optimum`);
+The optimum is the highest expected return of a doctor who has the table, by search over all questions (`optimum`);
 the regret is what an episode misses of it. A lucky guess among several diseases has a regret below 0. Where the search
 would be long, regret is not measured.
 

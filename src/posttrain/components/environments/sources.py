@@ -171,7 +171,7 @@ class Inquiry(Instance):
 
 @cache
 def optimum(lie: float, empty: float, turns: int, seen: tuple[str, str] = ("new", "new"), asked: bool = False) -> float:
-    """The chance of the right answer in the best play of some turns: a search over all that is worth doing.
+    """The chance of the right answer in the best play of some turns: a search over searches, look-ups and answers.
 
     `seen` is what is known of either source: ``new``, ``nothing`` or ``found``. Without a look-up the sources are
     alike; after one the first is the official one. Where both are found, they agree or not with a chance.

@@ -42,7 +42,7 @@ class Experiment:
     table: tuple[Sequence[str], ...] = ()
     """Results of a script."""
     episodes: Mapping[str, Any] = field(default_factory=dict)
-    """``table``, ``said`` and ``command`` of the held-out episodes; empty where there are none."""
+    """Table, text and command of the held-out episodes; empty where there are none."""
 
     @property
     def has_curves(self) -> bool:
