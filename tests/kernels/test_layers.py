@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from posttrain.kernels import layers
+from posttrain.kernels import layers, panels
 from posttrain.kernels._build import built
 from posttrain.models import LoRA
+from posttrain.policies._cache import free_kept
 from posttrain.policies._modules import Layer
 from posttrain.policies._shape import Rope, Shape
 from posttrain.policies.lora import LoRALinear, add_adapters
@@ -275,6 +276,37 @@ def test_a_matrix_unit_does_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [case.is_covered for case in cases] == [True, False]
 
 
+def _hold(found: torch.Tensor, matrix: torch.Tensor) -> None:
+    """Panels have these columns, and zeros after the last."""
+    if found.dim() == 4:  # in pairs
+        assert found.dtype == torch.bfloat16
+        found = found.transpose(2, 3).flatten(1, 2)[:, : len(matrix)].float()
+    columns = found.transpose(0, 1).flatten(1)
+    assert torch.equal(columns[:, : matrix.shape[1]], matrix) and not columns[:, matrix.shape[1] :].any()
+
+
+def test_panels_of_a_layer_are_in_memory_that_is_kept_until_it_is_freed() -> None:
+    """Several stacks at once, in the same place each time, whatever was there; larger ones get a new place."""
+    draw = torch.Generator().manual_seed(4)
+    for dtype in (torch.float32, torch.bfloat16):
+        small, odd, more = (torch.randn(*size, generator=draw).to(dtype) for size in ((70, 33), (5, 7), (130, 33)))
+        panels.free_panels()
+        first = panels.beside([more, small], [odd], [small])
+        for found, matrix in zip(first, (torch.cat([more, small]), odd, small), strict=True):
+            _hold(found, matrix.float().t())
+        place = first[0].data_ptr()
+        first[0].fill_(7.0)
+        again = panels.below([odd], [more, small])
+        for found, matrix in zip(again, (odd, torch.cat([more, small])), strict=True):
+            _hold(found, matrix.float())
+        assert again[0].data_ptr() == place
+        large = panels.beside([torch.ones(256, 512, dtype=dtype)])[0]
+        _hold(large, torch.ones(512, 256))
+        free_kept()
+        assert panels._kept.panels is None
+        _hold(panels.beside([small])[0], small.float().t())
+
+
 def test_products_by_hand() -> None:
     """Panels of parts beside and below one another, and sums of outer products, where sizes are no multiple of any."""
     draw = torch.Generator().manual_seed(3)
@@ -283,12 +315,8 @@ def test_products_by_hand() -> None:
     ):
         parts = [torch.randn(n, inputs, generator=draw).to(dtype) for n in outputs]
         whole = torch.cat(parts).float()
-        for panels, matrix in ((layers.beside(parts), whole.t()), (layers.below(parts), whole)):
-            if panels.dim() == 4:  # in pairs
-                assert dtype == torch.bfloat16
-                panels = panels.transpose(2, 3).flatten(1, 2)[:, : len(matrix)].float()
-            columns = panels.transpose(0, 1).flatten(1)
-            assert torch.equal(columns[:, : matrix.shape[1]], matrix) and not columns[:, matrix.shape[1] :].any()
+        _hold(panels.beside(parts)[0], whole.t())
+        _hold(panels.below(parts)[0], whole)
     for rows, left, right in ((1, 1, 1), (97, 7, 70), (200, 130, 64)):
         x, y = (torch.randn(rows, n, generator=draw).bfloat16() for n in (left, right))
         assert torch.allclose(layers.outer(x, y).double(), x.double().t() @ y.double(), rtol=2**-8, atol=1e-2)

@@ -38,7 +38,7 @@ _ARGUMENTS: Final = {
     "pack": (_N, _N, _P, _P, c_int),
     "decode": (*(_N,) * 7, c_float, c_float, *(_P,) * 5, _N, *(_P,) * 5, _N, _N, *(_P,) * 6, c_int),
     "product": (*(_N,) * 3, *(_P,) * 3, c_int),
-    "lay_out": (*(_N,) * 5, _P, _N, _N, _P, c_int),
+    "lay_out": (_N, _P, _P, c_int),
     "gemm": (*(_N,) * 3, *(_P, _N, _N) * 3, c_int),
     "gemm_rounded": (*(_N,) * 3, *(_P, _N, _N) * 2, _P, c_int),
     "before_forward": (*(_N,) * 5, c_float, c_float, *(_P,) * 16, c_int),

@@ -5,7 +5,6 @@
 
 #include "tiles.h"
 
-#include <algorithm>
 #include <omp.h>
 
 const int64_t HIGH = 1536;  // rows that are copied before they are multiplied
@@ -76,12 +75,8 @@ static void copy_rows(Matrix<T> a, int64_t row, int64_t rows, int64_t left, int6
 // 64 columns, or fewer, as a tile takes them.
 template <typename T>
 static void copy_columns(Matrix<T> b, int64_t row, int64_t rows, int64_t column, int64_t columns, Laid<T> *to) {
-    if constexpr (PAIRS<T>) {
-        if (rows % 2) std::fill_n(to + (rows - 1) * COLUMNS, 2 * COLUMNS, bfloat16{});
-        lay_out_pairs(rows, 0, 0, rows, columns, b.from(row, column), b.by_row, b.by_column, to, 1);
-    } else {
-        lay_out<T>(rows, 0, 0, rows, columns, b.from(row, column), b.by_row, b.by_column, to, 1);
-    }
+    if (PAIRS<T> && rows % 2) std::fill_n(to + (rows - 1) * COLUMNS, 2 * COLUMNS, Laid<T>{});
+    lay_out(Part<T>{b.from(row, column), b.by_row, b.by_column, rows, columns, rows}, 0, 0, rows, to);
 }
 
 // Memory that is kept from call to call, grown where it is too small.

@@ -280,16 +280,46 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
     }
 }
 
+// Lays out parts of matrices, in the numbers of `Entry` each: whether it is in half precision, the place of its panels among
+// all, where it begins, and what else `Part` has. Threads take some inputs each where outputs lie side by side in memory,
+// so that it is read in its order, and else some panels.
+struct Entry {
+    int64_t half, place, from, by_input, by_output, inputs, outputs, all_inputs, first_input, first_output;
+};
+
+template <typename T, typename Out> static void lay_out_entry(const Entry &given, Out *panels) {
+    const int64_t SOME = 16; // inputs
+    Part<T> part{(const T *)given.from, given.by_input,   given.by_output,   given.inputs,
+                 given.outputs,         given.all_inputs, given.first_input, given.first_output};
+    int64_t first = part.first_panel(), last = part.last_panel();
+    if (part.by_output == 1) {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t begin = 0; begin < part.inputs; begin += SOME)
+            for (int64_t number = first; number < last; number++)
+                lay_out(part, number, begin, std::min(begin + SOME, part.inputs), panels + given.place);
+    } else {
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t number = first; number < last; number++)
+            lay_out(part, number, 0, part.inputs, panels + given.place);
+    }
+}
+
+template <typename Out> static void lay_out_all(int64_t count, const Entry *entries, Out *panels, int threads) {
+#pragma omp parallel num_threads(threads)
+    for (const Entry *entry = entries; entry < entries + count; entry++) {
+        if constexpr (std::is_same_v<Out, float>) {
+            if (!entry->half) {
+                lay_out_entry<float>(*entry, panels);
+                continue;
+            }
+        }
+        lay_out_entry<bfloat16>(*entry, panels);
+    }
+}
+
 #define EXPORTS(T, NAME)                                                                                               \
-    extern "C" void lay_out_##NAME(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,      \
-                                   int64_t outputs, const T *from, int64_t by_input, int64_t by_output,                \
-                                   Laid<T> *panels, int threads) {                                                     \
-        if constexpr (PAIRS<T>)                                                                                        \
-            lay_out_pairs(all_inputs, first_input, first_output, inputs, outputs, (const bfloat16 *)from, by_input,    \
-                          by_output, (bfloat16 *)panels, threads);                                                     \
-        else                                                                                                           \
-            lay_out<T>(all_inputs, first_input, first_output, inputs, outputs, from, by_input, by_output,              \
-                       (float *)panels, threads);                                                                      \
+    extern "C" void lay_out_##NAME(int64_t count, const int64_t *entries, T *panels, int threads) {                    \
+        lay_out_all<T>(count, (const Entry *)entries, panels, threads);                                                \
     }                                                                                                                  \
     extern "C" void before_forward_##NAME(                                                                             \
         int64_t rows, int64_t width, int64_t heads, int64_t key_heads, int64_t head_width, float eps, float head_eps,  \

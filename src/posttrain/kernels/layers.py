@@ -11,9 +11,7 @@ R rows, D width, H heads, K key heads, d width of a head, A = H d.
 from collections.abc import Callable, Sequence
 from ctypes import c_int64
 from dataclasses import dataclass
-from functools import cache
-from itertools import accumulate
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +19,10 @@ from torch.autograd.function import once_differentiable
 
 from posttrain.kernels._build import built
 from posttrain.kernels._cpu import call, once_only
+from posttrain.kernels.panels import below, beside, lays_out_pairs
 from posttrain.kernels.products import LARGE_MATRIX, has_matrix_unit, has_wide_vectors, master_of, product, room_of
 
 __all__ = ["Adapted", "after_attention", "before_attention", "covered", "has_wide_vectors"]
-
-COLUMNS: Final = 64
-"""Outputs in a panel of a matrix, as in the source."""
 
 
 class Adapted(nn.Linear):
@@ -46,13 +42,6 @@ class Adapted(nn.Linear):
     def whole(self) -> Tensor:
         """[outputs, inputs] the matrix that computes the same, in float32 or better; no gradient goes through it."""
         return _whole(self.weight.detach(), self.lora_A.detach(), self.lora_B.detach(), self.scale)
-
-
-@cache
-def lays_out_pairs() -> bool:
-    """Whether the processor multiplies bfloat16 in pairs (AVX-512 BF16): then panels are of that type."""
-    library = built().library
-    return library is not None and bool(library.lays_out_pairs())
 
 
 def _blocks(rows: int) -> int:
@@ -156,7 +145,7 @@ class BeforeAttention(torch.autograd.Function):
         head_rstd = torch.empty(rows, heads + key_heads)
         query, key, value = (x.new_empty(rows, count, d) for count in (heads, key_heads, key_heads))
         angles = (*head_norms, how.cosine.contiguous(), how.sine.contiguous())
-        given = (x, delta, norm, beside(matrices), bias, *angles)
+        given = (x, delta, norm, beside(matrices)[0], bias, *angles)
         results = (total, rstd, straight, head_rstd, query, key, value)
         call("before_forward", x.dtype, *sizes, how.eps, how.head_eps, *given, *results)
         ctx.save_for_backward(total, rstd, norm, straight, head_rstd, *angles, *kept, *low_rank)
@@ -178,7 +167,7 @@ class BeforeAttention(torch.autograd.Function):
         grad_projected, hidden = total.new_empty(rows, sum(parts)), torch.empty_like(total)
         grad_x, partial = torch.empty_like(total), torch.empty(_blocks(rows), width + 2 * d)
         more = None if grad_total is None else grad_total.contiguous()
-        given = (total, rstd, norm, below(matrices), *angles, straight, head_rstd, *grads, more)
+        given = (total, rstd, norm, below(matrices)[0], *angles, straight, head_rstd, *grads, more)
         call("before_backward", total.dtype, *ctx.sizes, *given, grad_projected, hidden, grad_x, partial)
         of_norm, of_query_norm, of_key_norm = torch.split(partial.sum(0).to(total.dtype), [width, d, d])
         of_matrices = _of_stacked(more_saved[4:7], grad_projected, hidden, ctx.needs_input_grad[7:10])
@@ -211,7 +200,7 @@ class AfterAttention(torch.autograd.Function):
         sizes = (*x.shape, attended.shape[1], len(gate))
         total, delta, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
         halves = [x.new_empty(len(x), len(gate)) if kept else None for _ in range(2)]
-        panels = [beside(those) for those in ([output], [gate, up], [down])]
+        panels = beside([output], [gate, up], [down])
         by = (*panels, output_bias, _stacked((gate_bias, up_bias)), down_bias, norm)
         call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, *halves, delta)
         ctx.save_for_backward(attended, total, rstd, *halves, norm, *matrices, *low_rank)
@@ -234,7 +223,7 @@ class AfterAttention(torch.autograd.Function):
         gated = total.new_empty(rows, mlp_width)
         hidden, grad_x, grad_attended = torch.empty_like(total), torch.empty_like(total), torch.empty_like(attended)
         partial = torch.empty(_blocks(rows), width)
-        panels = [below(those) for those in ([output], [gate, up], [down])]
+        panels = below([output], [gate, up], [down])
         given = (*panels, norm, total, rstd, *halves, grad_delta, more)
         results = (gated, hidden, grad_x, grad_attended, partial)
         call("after_backward", total.dtype, *ctx.sizes, *given, *results)
@@ -291,32 +280,6 @@ def _of_low_rank(
             continue
         found += [layer.scale * ((grad @ up).t() @ seen), layer.scale * (grad.t() @ (seen @ down.t()))]
     return found
-
-
-def beside(matrices: Sequence[Tensor]) -> Tensor:
-    """Matrices [outputs, inputs] with the same input rows, concatenated by outputs, as `_panels`."""
-    first = list(accumulate((len(matrix) for matrix in matrices), initial=0))
-    places = [(0, output) for output in first[:-1]]
-    return _panels([matrix.t() for matrix in matrices], places, matrices[0].shape[1], first[-1])
-
-
-def below(matrices: Sequence[Tensor]) -> Tensor:
-    """The same for the gradient of those rows from the gradients of all outputs: they are the inputs here."""
-    first = list(accumulate((len(matrix) for matrix in matrices), initial=0))
-    return _panels(matrices, [(row, 0) for row in first[:-1]], first[-1], matrices[0].shape[1])
-
-
-def _panels(parts: Sequence[Tensor], places: Sequence[tuple[int, int]], inputs: int, outputs: int) -> Tensor:
-    """Columns of a matrix [I, O] in panels, float32 [panels, I, `COLUMNS`], from its parts and where each begins. In
-    pairs they are bfloat16 [panels, I / 2, `COLUMNS`, 2].
-    """
-    pairs = parts[0].dtype == torch.bfloat16 and lays_out_pairs()
-    make = torch.zeros if outputs % COLUMNS or (pairs and inputs % 2) else torch.empty
-    shape = (-(-inputs // 2), COLUMNS, 2) if pairs else (inputs, COLUMNS)
-    panels = make(-(-outputs // COLUMNS), *shape, dtype=torch.bfloat16 if pairs else torch.float32)
-    for part, place in zip(parts, places, strict=True):
-        call("lay_out", part.dtype, inputs, *place, *part.shape, part, *part.stride(), panels)
-    return panels
 
 
 def outer(x_RX: Tensor, y_RY: Tensor) -> Tensor:

@@ -5,6 +5,7 @@
 
 #include "numbers.h"
 
+#include <algorithm>
 #include <memory>
 #include <tuple>
 #include <type_traits>
@@ -42,96 +43,84 @@ static inline void interleave(int64_t count, const bfloat16 *first, const bfloat
     }
 }
 
-// Lays out [inputs][outputs], given by its strides, as a part of a matrix of `all_inputs` that begins at the given input and
-// output: panels [all outputs / 64][all inputs][64]. Threads take some inputs each where outputs lie side by side in memory,
-// so that it is read in its order, and else some panels.
-template <typename Piece>
-static void in_pieces(int64_t first_output, int64_t outputs, int64_t inputs, bool side_by_side, int threads, Piece piece) {
-    const int64_t SOME = 16; // inputs
-    int64_t first = first_output / COLUMNS, last = up_to(first_output + outputs, COLUMNS) / COLUMNS;
-    if (side_by_side) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t begin = 0; begin < inputs; begin += SOME)
-            for (int64_t number = first; number < last; number++)
-                piece(number, begin, begin + SOME < inputs ? begin + SOME : inputs);
-    } else {
-#pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t number = first; number < last; number++) piece(number, 0, inputs);
-    }
-}
+// [inputs][outputs], given by its strides: a part of a matrix of `all_inputs` that begins at an input and an output of it.
+template <typename T> struct Part {
+    const T *from;
+    int64_t by_input, by_output, inputs, outputs, all_inputs, first_input = 0, first_output = 0;
 
-// As below, in pairs.
-static void lay_out_pairs(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs,
-                          int64_t outputs, const bfloat16 *from, int64_t by_input, int64_t by_output,
-                          bfloat16 *panels, int threads) {
-    int64_t last = first_output + outputs, panel_size = up_to(all_inputs, 2) * COLUMNS;
-    bool side_by_side = by_output == 1 && first_input % 2 == 0; // two inputs are two rows of memory
-    auto piece = [=](int64_t number, int64_t from_input, int64_t end_input) {
-        int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
-        int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
-        bfloat16 *panel = panels + number * panel_size + begin % COLUMNS * 2;
-        const bfloat16 *at = from + (begin - first_output) * by_output;
-        if (side_by_side) {
-            for (int64_t i = from_input; i < end_input; i += 2)
-                interleave(count, at + i * by_input, i + 1 < inputs ? at + (i + 1) * by_input : nullptr,
-                           panel + (first_input + i) * COLUMNS);
-            return;
-        }
-        bool squares = by_input == 1 && first_input % 2 == 0;
-        for (int64_t i = 0; i < inputs; i += 2 * PAGE)
-            for (int64_t j = 0; j < count; j += PAGE) {
-                int64_t down = inputs - i < 2 * PAGE ? inputs - i : 2 * PAGE, across = count - j < PAGE ? count - j : PAGE;
-                const bfloat16 *corner = at + i * by_input + j * by_output;
-                if (squares && down == 2 * PAGE && across == PAGE) { // a pair is moved as a float would be
-                    lanes x[PAGE];
-                    for (int64_t b = 0; b < PAGE; b++) std::memcpy(&x[b], corner + b * by_output, sizeof(lanes));
-                    transpose(x);
-                    for (int64_t a = 0; a < PAGE; a++)
-                        std::memcpy(panel + ((first_input + i) / 2 + a) * 2 * COLUMNS + j * 2, &x[a], sizeof(lanes));
-                    continue;
-                }
-                for (int64_t a = 0; a < down; a++) {
-                    int64_t input = first_input + i + a;
-                    bfloat16 *to = panel + input / 2 * 2 * COLUMNS + j * 2 + input % 2;
-                    for (int64_t b = 0; b < across; b++) to[2 * b] = corner[a * by_input + b * by_output];
-                }
-            }
-    };
-    in_pieces(first_output, outputs, inputs, side_by_side, threads, piece);
-}
+    // Panels of the matrix that it has outputs in: from the first up to the last.
+    int64_t first_panel() const { return first_output / COLUMNS; }
+    int64_t last_panel() const { return up_to(first_output + outputs, COLUMNS) / COLUMNS; }
+    // Its own outputs in a panel.
+    int64_t begin_in(int64_t panel) const { return std::max(first_output, panel * COLUMNS) - first_output; }
+    int64_t end_in(int64_t panel) const { return std::min(first_output + outputs, (panel + 1) * COLUMNS) - first_output; }
+};
 
+const int64_t LATER = 4; // squares by which rows of a matrix are fetched ahead
+
+// Lays out a part's inputs from `input` up to `end`, an even number or the last, as far as they are in a panel: panels are
+// [all outputs / 64][all inputs][64].
 template <typename T>
-static void lay_out(int64_t all_inputs, int64_t first_input, int64_t first_output, int64_t inputs, int64_t outputs,
-                    const T *from, int64_t by_input, int64_t by_output, float *panels, int threads) {
-    int64_t last = first_output + outputs;
-    auto piece = [=](int64_t number, int64_t from_input, int64_t end_input) {
-        int64_t begin = number * COLUMNS < first_output ? first_output : number * COLUMNS;
-        int64_t end = last < (number + 1) * COLUMNS ? last : (number + 1) * COLUMNS, count = end - begin;
-        float *panel = panels + (number * all_inputs + first_input) * COLUMNS + begin % COLUMNS, square[PAGE][PAGE];
-        const T *at = from + (begin - first_output) * by_output;
-        if (by_output == 1) {
-            for (int64_t i = from_input; i < end_input; i++)
-                for (int64_t j = 0; j < count; j++) panel[i * COLUMNS + j] = load(at[i * by_input + j]);
-            return;
-        }
-        for (int64_t i = 0; i < inputs; i += PAGE) // in squares: lines of the cache are read and written whole
-            for (int64_t j = 0; j < count; j += PAGE) {
-                int64_t down = inputs - i < PAGE ? inputs - i : PAGE, across = count - j < PAGE ? count - j : PAGE;
-                const T *corner = at + i * by_input + j * by_output;
-                if (by_input == 1 && down == PAGE && across == PAGE) {
-                    lanes x[PAGE];
-                    for (int64_t b = 0; b < PAGE; b++) x[b] = load_lanes(corner + b * by_output);
-                    transpose(x);
-                    for (int64_t a = 0; a < PAGE; a++) store_lanes(panel + (i + a) * COLUMNS + j, x[a]);
-                    continue;
-                }
-                for (int64_t b = 0; b < across; b++)
-                    for (int64_t a = 0; a < down; a++) square[b][a] = load(corner[a * by_input + b * by_output]);
-                for (int64_t a = 0; a < down; a++)
-                    for (int64_t b = 0; b < across; b++) panel[(i + a) * COLUMNS + j + b] = square[b][a];
+static void lay_out(const Part<T> &part, int64_t number, int64_t input, int64_t end, float *panels) {
+    int64_t begin = part.begin_in(number), count = part.end_in(number) - begin;
+    float square[PAGE][PAGE];
+    float *panel = panels + (number * part.all_inputs + part.first_input) * COLUMNS + (part.first_output + begin) % COLUMNS;
+    const T *at = part.from + begin * part.by_output;
+    if (part.by_output == 1) {
+        for (int64_t i = input; i < end; i++)
+            for (int64_t j = 0; j < count; j++) panel[i * COLUMNS + j] = load(at[i * part.by_input + j]);
+        return;
+    }
+    for (int64_t i = input; i < end; i += PAGE) // in squares: lines of the cache are read and written whole
+        for (int64_t j = 0; j < count; j += PAGE) {
+            int64_t down = std::min(end - i, PAGE), across = std::min(count - j, PAGE);
+            const T *corner = at + i * part.by_input + j * part.by_output;
+            if (part.by_input == 1 && down == PAGE && across == PAGE) {
+                lanes x[PAGE];
+                for (int64_t b = 0; b < PAGE; b++) x[b] = load_lanes(corner + b * part.by_output);
+                for (int64_t b = 0; b < PAGE; b++) __builtin_prefetch(corner + b * part.by_output + LATER * PAGE);
+                transpose(x);
+                for (int64_t a = 0; a < PAGE; a++) store_lanes(panel + (i + a) * COLUMNS + j, x[a]);
+                continue;
             }
-    };
-    in_pieces(first_output, outputs, inputs, by_output == 1, threads, piece);
+            for (int64_t b = 0; b < across; b++)
+                for (int64_t a = 0; a < down; a++) square[b][a] = load(corner[a * part.by_input + b * part.by_output]);
+            for (int64_t a = 0; a < down; a++)
+                for (int64_t b = 0; b < across; b++) panel[(i + a) * COLUMNS + j + b] = square[b][a];
+        }
+}
+
+// The same in pairs.
+static void lay_out(const Part<bfloat16> &part, int64_t number, int64_t input, int64_t end, bfloat16 *panels) {
+    int64_t begin = part.begin_in(number), count = part.end_in(number) - begin;
+    bfloat16 *panel = panels + number * up_to(part.all_inputs, 2) * COLUMNS + (part.first_output + begin) % COLUMNS * 2;
+    const bfloat16 *at = part.from + begin * part.by_output;
+    if (part.by_output == 1 && part.first_input % 2 == 0) { // two inputs are two rows of memory
+        for (int64_t i = input; i < end; i += 2)
+            interleave(count, at + i * part.by_input, i + 1 < part.inputs ? at + (i + 1) * part.by_input : nullptr,
+                       panel + (part.first_input + i) * COLUMNS);
+        return;
+    }
+    bool squares = part.by_input == 1 && part.first_input % 2 == 0;
+    for (int64_t i = input; i < end; i += 2 * PAGE)
+        for (int64_t j = 0; j < count; j += PAGE) {
+            int64_t down = std::min(end - i, 2 * PAGE), across = std::min(count - j, PAGE);
+            const bfloat16 *corner = at + i * part.by_input + j * part.by_output;
+            if (squares && down == 2 * PAGE && across == PAGE) { // a pair is moved as a float would be
+                lanes x[PAGE];
+                for (int64_t b = 0; b < PAGE; b++) std::memcpy(&x[b], corner + b * part.by_output, sizeof(lanes));
+                for (int64_t b = 0; b < PAGE; b++) __builtin_prefetch(corner + b * part.by_output + LATER * 2 * PAGE);
+                transpose(x);
+                for (int64_t a = 0; a < PAGE; a++)
+                    std::memcpy(panel + ((part.first_input + i) / 2 + a) * 2 * COLUMNS + j * 2, &x[a], sizeof(lanes));
+                continue;
+            }
+            for (int64_t a = 0; a < down; a++) {
+                int64_t number = part.first_input + i + a;
+                bfloat16 *to = panel + number / 2 * 2 * COLUMNS + j * 2 + number % 2;
+                for (int64_t b = 0; b < across; b++) to[2 * b] = corner[a * part.by_input + b * part.by_output];
+            }
+        }
 }
 
 // Memory that will soon be read or written: brought near a line at a time, while products leave it idle.

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from posttrain import kernels
 from posttrain.kernels import PAGE
+from posttrain.kernels.panels import free_panels
 from posttrain.policies._kept_prefixes import KeptPrefixes
 from posttrain.types import Array, IntArray
 
@@ -337,5 +338,6 @@ def of_array(array: Array, like: Tensor) -> Tensor:
 
 
 def free_kept() -> None:
-    """Free the memory that closed caches left to the next ones. In the thread that samples."""
+    """Free the memory that closed caches left to the next ones, and that of panels. In the thread that samples."""
     _kept.clear()
+    free_panels()
