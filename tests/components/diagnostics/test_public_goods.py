@@ -1,5 +1,7 @@
 """Efforts for a common result: payoffs and induction by hand, tables, networks, and writers that are models."""
 
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +44,42 @@ def test_backward_induction(payoff: Payoff, agents: int, effort: tuple[float, ..
     found = equilibrium(payoff, LEVELS, agents)
     assert found.effort == effort and found.unique
     assert found.payoff == pytest.approx(payoff.of(effort).tolist())
+
+
+@pytest.mark.parametrize(("agents", "levels"), [(2, LEVELS), (3, (0.0, 1.0))])
+def test_backward_induction_is_the_profile_from_which_no_agent_departs_after_any_history(
+    agents: int, levels: tuple[float, ...]
+) -> None:
+    """Of all strategies of all agents: those that are best replies in every subgame, with payoffs drawn at random."""
+    before = [list(itertools.product(levels, repeat=agent)) for agent in range(agents)]
+    strategies = [
+        [dict(zip(seen, own, strict=True)) for own in itertools.product(levels, repeat=len(seen))] for seen in before
+    ]
+
+    def path(profile: Sequence[Mapping[tuple[float, ...], float]], history: tuple[float, ...]) -> tuple[float, ...]:
+        while len(history) < agents:
+            history = (*history, profile[len(history)][history])
+        return history
+
+    def departs(payoff: Payoff, profile: Sequence[Mapping[tuple[float, ...], float]]) -> bool:
+        """Whether an agent has a better effort after some history, with all after it as they are."""
+        for agent, seen in enumerate(before):
+            for history in seen:
+                own = payoff.of(path(profile, history))[agent]
+                if any(payoff.of(path(profile, (*history, level)))[agent] > own + 1e-9 for level in levels):
+                    return True
+        return False
+
+    rng = np.random.default_rng(7)
+    seen_efforts = set()
+    for _ in range(8):
+        cost, synergy, share, penalty = rng.uniform(0.0, 2.0, 4).tolist()
+        payoff = Payoff(cost=cost, synergy=synergy, share=share, penalty=penalty, benchmark=0.6)
+        stable = [profile for profile in itertools.product(*strategies) if not departs(payoff, profile)]
+        found = equilibrium(payoff, levels, agents)
+        assert {path(profile, ()) for profile in stable} == {found.effort} and found.unique
+        seen_efforts.add(found.effort)
+    assert len(seen_efforts) > 1, "the payoffs decide"
 
 
 def test_the_penalty_alone_is_an_equilibrium_at_a_loss_and_ties_are_not_unique() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import statistics
 from random import Random
 
 import pytest
@@ -63,6 +64,30 @@ def test_the_oracle_plays_each_arm_once_and_then_with_little_regret() -> None:
     assert all(turns[:5] == list("abcde") for turns, _ in played)
     # The published implementation has 12 at this horizon and gap (10 to 90 %: 8 to 17); uniform play has 40.
     assert 10.0 < sum(regret for _, regret in played) / 100 < 14.0
+
+
+@pytest.mark.parametrize("rewards", ["bernoulli", "gaussian"])
+def test_the_oracle_takes_the_largest_entry_of_a_table_of_bounds(rewards: str) -> None:
+    """In each of 50 turns, from what was shown alone: mean + sqrt(ln t / (2 n)), a first turn of each arm before."""
+    environment = Bandits(rewards=rewards)  # type: ignore[arg-type]
+
+    async def check(key: str) -> set[str]:
+        async with environment.open(Task(key=key, prompt=""), Random(key).random) as instance:
+            instance.begin()
+            shown: dict[str, list[float]] = {name: [] for name in "abcde"}
+            for turn in range(environment.horizon):
+                bounds = {
+                    name: statistics.fmean(own) + math.sqrt(math.log(turn) / (2 * len(own))) if own else math.inf
+                    for name, own in shown.items()
+                }
+                best = [name for name, bound in bounds.items() if bound >= max(bounds.values()) - 1e-9]
+                action = await instance.solution()
+                assert action == best[0] or (len(best) > 1 and action in best and turn >= 5)
+                outcome = await instance.step(str(action))
+                shown[str(action)].append(float(outcome.observation.text.split()[0]))
+            return {name for name, own in shown.items() if len(own) > 1}
+
+    assert all(len(asyncio.run(check(str(key)))) > 1 for key in range(5)), "arms are tried again"
 
 
 def test_gaussian_arms_and_names() -> None:
