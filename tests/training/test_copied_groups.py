@@ -38,7 +38,7 @@ def gradient(policy: Policy, examples: list[Example], reducer: Reducer) -> torch
 def test_copies_of_groups_are_weights_on_groups(
     policy: Policy, examples_of: Callable[..., list[Example]], reducer: Reducer
 ) -> None:
-    """A reducer's mean over a step with copies is that with each group counted as often as it stands there.
+    """A reducer's mean over a step with copies is that that counts each group once for each copy.
 
     The loss of a group alone is its sum over tokens (or over rollouts) over their number; so the gradient of a step is
     the sum of m n g over that of m n, with m the times that a group stands there, n its tokens (or rollouts), and g its
