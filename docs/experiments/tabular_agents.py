@@ -5,6 +5,7 @@ The table starts as after imitation: of a clerk who wastes questions in `tickets
 `sources`. The environments, rewards and advantages are those of the package; only the model is a table of logits, so
 that five seeds take seconds. A step samples 8 episodes of each of 4 tasks and moves the logits by the mean over tokens
 of the advantage times (one-hot - p). Measured are 200 sampled episodes of new tasks after the last step.
+``episodes`` has their success, turns, calls and regret.
 
     python docs/experiments/tabular_agents.py tickets     # or moods, clinic, briefs, tools, sources
 """
@@ -19,6 +20,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.component import frozen
 from posttrain.components.advantages import Advantage
@@ -166,6 +168,12 @@ async def learnt(arm: Arm, seed: int) -> Mapping[str, float]:
         "broken": float(np.mean(broken)),
         **{name: float(np.mean([f.measures[name] for f in facts])) for name in facts[0].measures},
     }
+
+
+def columns_of(what: str, found: Mapping[str, float]) -> list[str]:
+    """What the first table has; regret, and calls of searches, are in that of episodes."""
+    left_out = {"regret"} | ({"broken"} if what in ("tickets", "briefs", "tools") else set())
+    return [name for name in found if name not in left_out | ({"calls"} if what == "sources" else set())]
 
 
 def of_tickets(instance: Any, key: str) -> tuple[str, Sequence[str]]:
@@ -385,12 +393,13 @@ def main() -> None:
     parser.add_argument("what", choices=["tickets", "moods", "clinic", "briefs", "tools", "sources"])
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    table, columns = [], []
+    table, columns, episodes = [], list[str](), []
     for name, arm in arms(given.what).items():
         found = [asyncio.run(learnt(arm, seed)) for seed in range(given.seeds)]
-        columns = [key for key in found[0] if not (given.what in ("tickets", "briefs", "tools") and key == "broken")]
+        columns = columns_of(given.what, found[0])
         table.append([name, *(said([one[key] for one in found]) for key in columns)])
-    print(json.dumps({"columns": ["arm", *columns], "table": table}, indent=1))
+        episodes.append(episode_row(name, [{**one, "success": one["solved"]} for one in found]))
+    print(json.dumps({"columns": ["arm", *columns], "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":
