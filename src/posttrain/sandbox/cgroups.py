@@ -123,10 +123,22 @@ class Home:
 
 def open_home() -> Home:
     """The home of groups. Raises `OSError` with the reason where this process may not create any."""
+    return Home(_parents())
+
+
+def remove_ended() -> None:
+    """Remove the groups of processes that have ended: one that is killed, as a worker of graders is, leaves its own."""
+    with contextlib.suppress(OSError):  # where no groups can be made, there are none
+        for parent in _parents().values():
+            sweep(parent)
+
+
+def _parents() -> dict[str, Path]:
+    """The groups that homes are made in, by controller. Raises `OSError` where this process may not create any."""
     own = _own_groups()
     unified = ROOT / own[""].lstrip("/") if "" in own and (ROOT / "cgroup.controllers").exists() else None
     if unified is not None:
-        return Home({"unified": _delegated(unified)})
+        return {"unified": _delegated(unified)}
     missing = [kind for kind in KINDS if kind not in own or not (ROOT / kind).is_dir()]
     if missing:
         raise OSError(f"no control groups of version 1 for {', '.join(missing)}, and version 2 is not there")
@@ -134,7 +146,7 @@ def open_home() -> Home:
     for kind, parent in parents.items():
         if not os.access(parent, os.W_OK):
             raise OSError(f"the control group {parent} ({kind}) belongs to another user")
-    return Home(parents)
+    return parents
 
 
 def sweep(parent: Path) -> None:

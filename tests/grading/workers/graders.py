@@ -27,6 +27,13 @@ def count_up() -> int:
 counted = 0
 
 
+def open_groups() -> list[str]:
+    """Make control groups, as a grader that runs programs does; the folders."""
+    from posttrain.sandbox.cgroups import open_home
+
+    return [str(path.parent) for path in open_home().group("lane").processes]
+
+
 def spin() -> None:
     while True:
         pass
@@ -65,6 +72,7 @@ def failing(_: Any) -> None:
 BEHAVIOURS: dict[str, Callable[..., Any]] = {
     "echo": lambda value: value,
     "spin": spin,
+    "open groups": open_groups,
     "in one C call": lambda: 9 ** (9**9),
     "sleep": lambda: time.sleep(300),
     "memory": lambda: len(bytearray(10**11)),

@@ -19,6 +19,7 @@ import pytest
 
 from posttrain.grading.workers import Limits, Outcome, Runner, _processes
 from posttrain.grading.workers.wire import HEADER, frame, parse
+from posttrain.sandbox.cgroups import open_home
 
 GRADER = "tests.grading.workers.graders:make"
 
@@ -96,6 +97,22 @@ def _runs(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def test_no_control_group_of_a_worker_is_left_behind() -> None:
+    """It is killed, and removes none of its own."""
+    try:
+        home = open_home()
+    except OSError as error:
+        pytest.skip(f"there are no control groups here: {error}")
+    home.remove()
+    own = runner(workers=1, cpu=60.0, preload=("shelve",))
+    (outcome,) = own.run_now(["open groups"])
+    folders = [Path(folder) for folder in outcome.value]
+    assert folders and all(folder.is_dir() for folder in folders)
+    del own
+    _processes._zygotes.pop(("shelve",)).close()
+    assert not [folder for lane in folders for folder in (lane, lane.parent) if folder.exists()]
 
 
 class TestIsolation:

@@ -151,6 +151,9 @@ class Zygote:
             with contextlib.suppress(OSError):
                 os.kill(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        groups = sys.modules.get("posttrain.sandbox.cgroups")  # loaded with every grader that has a sandbox
+        if groups is not None:
+            groups.remove_ended()
 
 
 _zygotes: dict[tuple[str, ...], Zygote] = {}
