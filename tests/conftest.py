@@ -96,6 +96,16 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files are shared out in time that does not grow with the square of the number of tests."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.scheduling import Files
+
+    return Files(config, log)
+
+
 def pytest_sessionfinish() -> None:
     """Let everything go at the end, or libraries report it as leaked."""
     gc.unfreeze()

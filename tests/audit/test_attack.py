@@ -90,6 +90,7 @@ def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch
     assert again["findings"] == first["findings"], "the search is a function of its seed"
 
 
+@pytest.mark.slow
 def test_finds_become_probes_of_later_audits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def test_what_a_file_cannot_hold_is_refused(capfd: pytest.CaptureFixture[str]) -
     assert main(["tasks", "arithmetik"]) == 2
 
 
+@pytest.mark.slow
 def test_generated_tasks_are_probed_by_their_reward(capfd: pytest.CaptureFixture[str]) -> None:
     found = answer(capfd, "tasks", "repairs", "size=4", "level=3", "to=repairs.jsonl")["probes"]
     assert (found["gold"]["mean"], found["empty"]["mean"]) == (1.0, -1.0) and found["of_patches"]["rewarded"] == 0

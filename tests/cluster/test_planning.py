@@ -139,6 +139,7 @@ def random_problem(seed: int, calls: int = 4, most: int = 4) -> Problem:
     return Problem(calls=made, capacity=60, iterations=3)
 
 
+@pytest.mark.slow
 def test_metropolis_finds_the_best_plan_in_95_of_100() -> None:
     """50 random tables, 2,000 proposals each: as many optima as are required."""
     found = 0

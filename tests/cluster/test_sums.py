@@ -127,7 +127,14 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("large", ["", "one product", "chunks"], ids=["small", "large vocabulary", "in chunks"])
+@pytest.mark.parametrize(
+    "large",
+    [
+        pytest.param("", id="small"),
+        pytest.param("one product", id="large vocabulary", marks=pytest.mark.slow),
+        pytest.param("chunks", id="in chunks", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_gradients_are_those_of_one_process_bit_for_bit(
     kind: str, large: str, policy_with: Callable[..., Policy], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -73,6 +73,7 @@ def played(policy: LanguageModelPolicy, conversations: int = 12, **settings: int
     return wait_for(all_of_them()), server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "settings", [{}, {"prefix_bytes": 20_000}, {"slots": 3}, {"prefill_tokens": 7}], ids=["", "little", "few", "parts"]

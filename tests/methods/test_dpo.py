@@ -55,6 +55,7 @@ def margins(policy: Policy, reference: Policy, tasks: list[Task]) -> np.ndarray:
     return gain[::2] - gain[1::2]
 
 
+@pytest.mark.slow
 def test_unseen_pairs_are_ordered(small: Small, train: Train, tmp_path: Path) -> None:
     write_digits(tmp_path / "pairs.jsonl", 400, seed=0)
     unseen = write_digits(tmp_path / "unseen.jsonl", 200, seed=1)

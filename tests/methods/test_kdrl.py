@@ -52,6 +52,7 @@ def test_the_teacher_is_made_once_and_then_left_alone(
     assert ROWS == (132,)
 
 
+@pytest.mark.slow
 def test_without_its_weight_it_is_grpo(small: Small, train: Train, tmp_path: Path) -> None:
     nothing = ("penalties.kl.coefficient=0", "penalties.kl.final=0")
     joined = with_reward(small(kdrl(), *SHORT, *nothing), tmp_path, VARIED)

@@ -63,6 +63,7 @@ def notes(store: RunStore) -> list[str]:
     return [entry["message"] for entry in store.events() if entry["kind"] == "note"]
 
 
+@pytest.mark.slow
 def test_it_trains_on_easy_pairs_and_then_at_hard_prompts(small: Small, train: Train) -> None:
     recipe = small(mpo(), *SHORT, "prompts=8")
     models, store = train(recipe)
@@ -80,6 +81,7 @@ def test_it_trains_on_easy_pairs_and_then_at_hard_prompts(small: Small, train: T
     assert epochs == pytest.approx([8 / 27, 16 / 27, 24 / 27])
 
 
+@pytest.mark.slow
 def test_the_sets_can_be_swapped(small: Small, train: Train) -> None:
     recipe = small(mpo(), *SHORT, "prompts=8", "dpo.selection.keep=hard", "rl.selection.keep=easy")
     models, store = train(recipe)
@@ -88,6 +90,7 @@ def test_the_sets_can_be_swapped(small: Small, train: Train) -> None:
     assert sampled_at(store) <= {key for key, margin in gap.items() if margin > gamma}
 
 
+@pytest.mark.slow
 def test_the_reference_of_the_second_stage_is_what_the_first_one_left(small: Small, train: Train) -> None:
     recipe = small(mpo(), *SHORT)
     models, store = train(recipe)
@@ -101,6 +104,7 @@ def test_the_reference_of_the_second_stage_is_what_the_first_one_left(small: Sma
     assert last > 1e-7
 
 
+@pytest.mark.slow
 def test_without_easy_pairs_the_first_stage_is_left_out(small: Small, train: Train) -> None:
     recipe = small(mpo(), *SHORT, "dpo.selection.quantile=1")
     models, store = train(recipe)

@@ -77,6 +77,7 @@ def test_or_it_is_the_first_policy(small: Small, train: Train) -> None:
     assert models["reference"].version == 0
 
 
+@pytest.mark.slow
 def test_the_reward_rises(small: Small, train: Train) -> None:
     """A model that was taught to like one kind of completion makes the policy write more of it."""
     _, store = train(

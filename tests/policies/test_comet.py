@@ -100,6 +100,7 @@ def test_the_share_that_is_read(tmp_path: Path) -> None:
     assert short == cut != whole, "the first tokens, between the tokens that begin and end a text"
 
 
+@pytest.mark.slow
 def test_a_copy_in_another_process(tmp_path: Path) -> None:
     folder = made(tmp_path)
     policy = opened(folder)

@@ -22,6 +22,7 @@ def test_pictures_are_drawn_and_texts_of_others_are_only_text() -> None:
     assert "inf" not in page.split("<main>")[1].split("</svg>")[1].split("<svg")[0]
 
 
+@pytest.mark.slow
 def test_a_diagnostic_writes_its_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", "bandit", "dpo", "reinforce", "peak=20", "--page", str(tmp_path / "found.html")]) == 0
     out, err = capfd.readouterr()

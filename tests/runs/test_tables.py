@@ -194,6 +194,7 @@ def test_any_text_survives(tmp_path: Path, texts: list[str]) -> None:
     assert [row["completion"] for row in rows] == [clean_text(text) for text in texts]
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_sound_text_is_not_changed(text: str) -> None:
     assert clean_text(text) == text

@@ -132,6 +132,7 @@ def test_new_draws_are_other_draws() -> None:
     assert sampled("straight-1") != sampled("back-1")
 
 
+@pytest.mark.slow
 def test_json_output_of_a_stopped_run_states_why(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "grpo", *SMALL, "alarms={cut: %s}" % (RANDOM_WEIGHTS_ARE_CUT % "stop"), "--json"]) == 3
     answer = json.loads(capfd.readouterr().out)

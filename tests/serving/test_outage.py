@@ -114,6 +114,7 @@ def test_a_run_with_outages_ends_as_the_undisturbed_one(small: Small, tmp_path: 
     assert not any(b"secret" in content for content in files), "the key is nowhere in the record"
 
 
+@pytest.mark.slow
 def test_recorded_answers_hold_whatever_the_endpoint_replies_later(small: Small, tmp_path: Path) -> None:
     """A judge that replies differently to each request: a step that is done again gets what it got before."""
     calls = [0]

@@ -152,6 +152,7 @@ def small() -> Recipe:
     return override(archer(), list(SHORT))
 
 
+@pytest.mark.slow
 def test_values_of_a_chain_are_gamma_to_the_turns_left(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a policy that writes what is stored, and a reward of 1 at the end of each episode."""
 

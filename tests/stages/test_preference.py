@@ -141,6 +141,7 @@ def test_references_made_before_are_those_made_on_the_way(policy: Policy) -> Non
             assert one.columns[logp_of("reference")] == pytest.approx(other.columns[logp_of("reference")], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_begins_at_log_2_and_falls(small: Small, train: Train) -> None:
     recipe = small(dpo(), *SHORT, "tasks.rejected=unworked", "tasks.size=205", "epochs=2", "lr=1e-2", "loss.beta=0.5")
     models, store = train(recipe)

@@ -199,7 +199,7 @@ def oversized(package: Package, file_lines: int, function_lines: int, nesting: i
         length = len(file.read_text().splitlines())
         if length > file_lines:
             wrong.append(f"{file} has {length} lines; at most {file_lines}")
-        for node in ast.walk(package.trees[module]):
+        for node in statements(package.trees[module]):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             where, length = f"{file}:{node.lineno} {node.name}", (node.end_lineno or 0) - node.lineno + 1
@@ -210,11 +210,19 @@ def oversized(package: Package, file_lines: int, function_lines: int, nesting: i
     return wrong
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it but expressions, which hold no statements."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield from statements(child)
+
+
 def depths(node: ast.AST, depth: int = 0) -> Iterator[int]:
-    """Depth of control flow at every node below; an ``elif`` is as deep as its ``if``, a definition counts alone."""
+    """Depths of control flow at statements below: an ``elif`` is as deep as its ``if``, a definition counts alone."""
     yield depth
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, DEFINITION):
+        if not isinstance(child, (*DEFINITION, ast.expr)):
             is_elif = isinstance(node, ast.If) and isinstance(child, ast.If) and node.orelse == [child]
             yield from depths(child, depth + (isinstance(child, CONTROL) and not is_elif))
 

@@ -151,7 +151,7 @@ def _boxed(text: str, lines: int) -> Span | None:
     r"""The balanced ``\boxed`` that begins last, so the inner one of nested boxes; one pass with a stack of braces."""
     opened: list[int | None] = []
     span: Span | None = None
-    for mark in _BRACES.finditer(text):
+    for mark in _BRACES.finditer(text) if "box" in text else ():
         if mark[0] == "{":
             opened.append(None)
         elif mark[0] == "}" and opened:
@@ -165,12 +165,11 @@ def _boxed(text: str, lines: int) -> Span | None:
 
 def _hashes(text: str, lines: int) -> Span | None:
     end = len(text)
-    while end >= 0:
-        line = text.rfind("\n", 0, end) + 1
-        mark = text.rfind("####", line, end)
-        if mark >= 0 and text[mark + 4 : end].strip():
+    while (mark := text.rfind("####", 0, end)) >= 0:
+        stop = text.find("\n", mark, end)
+        if text[mark + 4 : stop if stop >= 0 else end].strip():
             return mark + 4, _line_end(text, mark, lines)
-        end = line - 1
+        end = max(0, text.rfind("\n", 0, mark))
     return None
 
 

@@ -118,6 +118,7 @@ def trained(advantage: Mixed, seed: int, labelled: float) -> tuple[float, dict[s
     return float(p @ RIGHT), metrics
 
 
+@pytest.mark.slow
 def test_a_misleading_part_does_no_harm_where_a_tenth_is_labelled() -> None:
     both = {"bonus": 1.0, "hint": 1.0}
     fixed, _ = trained(Mixed(primary="correct", weights=both, own=0.0, rate=0.0), 0, 0.1)

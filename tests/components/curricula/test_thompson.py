@@ -123,6 +123,7 @@ def test_a_posterior_finds_the_difficulties_of_tasks_that_stay() -> None:
     assert np.mean(correlations[-10:]) > 0.5 > np.mean(correlations[:2])
 
 
+@pytest.mark.slow
 def test_two_hundred_thousand_tasks_have_a_state_of_five_megabytes() -> None:
     pool = [Task(key=str(i), prompt="") for i in range(200_000)]
     state, picks = Thompson().select(Thompson().start(), pool, 256, seed=0, step=0)

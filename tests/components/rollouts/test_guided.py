@@ -61,6 +61,7 @@ def test_beta_0_is_independent_sampling() -> None:
     assert [len(t.segments) for t in ours] == [2] * 4
 
 
+@pytest.mark.slow
 def test_beta_is_the_share_with_a_prefix_and_lengths_are_uniform() -> None:
     """Roll-ins of three tokens have a prefix of one or two."""
     lengths: Counter[int] = Counter()

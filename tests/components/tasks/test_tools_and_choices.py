@@ -40,6 +40,7 @@ def test_the_right_demonstrations_are_as_many_as_set() -> None:
     assert all(judge(reward, task.demonstrations[0], task).value == 1.0 for task in tasks)
 
 
+@pytest.mark.slow
 def test_every_word_is_one_that_the_model_has() -> None:
     """Digits aside, nothing is spelt letter by letter."""
     for task in ToolRequests(size=200, level=5).load():

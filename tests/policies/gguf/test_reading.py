@@ -37,6 +37,7 @@ def test_biases_are_read_and_transformers_agrees(tmp_path, name):
     assert torch.allclose(logits(read, *SEQUENCES), transformers_logits(folder, ids), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_transformers_reads_the_same_from_the_file(tmp_path):
     from transformers import AutoModelForCausalLM
 

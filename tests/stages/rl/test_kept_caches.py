@@ -35,6 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 def test_the_journal_has_the_version_of_each_token_and_gives_the_same_weights(
     folders: dict[str, Path], tmp_path: Path
 ) -> None:
