@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -115,6 +115,31 @@ def collect(
     return asyncio.run(rollout.collect_scored(of, samplers or models(rollout, of.key), grader or Grader()))
 
 
+@dataclass(frozen=True)
+class Collected:
+    """What a rollout did for a task."""
+
+    rollout: Rollout
+    """Kept, so that no other one has its identity."""
+    samplers: Mapping[str, ScriptedSampler]
+    grader: Grader
+    groups: list[Group]
+
+
+DONE: dict[tuple[int, str], Collected] = {}
+"""By the identity of a rollout and the key of a task."""
+
+
+def collected(rollout: Rollout, of: Task) -> Collected:
+    """What a rollout does for a task, done once for all laws that only look at it."""
+    found = DONE.get((id(rollout), of.key))
+    if found is None:
+        samplers, grader = models(rollout, of.key), Grader()
+        found = Collected(rollout, samplers, grader, collect(rollout, of, samplers, grader))
+        DONE[id(rollout), of.key] = found
+    return found
+
+
 def shown(groups: list[Group]) -> str:
     """Everything that a trajectory holds, for comparison."""
     return repr([(g.key, t.sample, t.stop_reason, [(s.actor, s.token_ids.tolist(), s.text) for s in t.segments])
@@ -125,8 +150,8 @@ def shown(groups: list[Group]) -> str:
 @each(of=TASKS)
 def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> None:
     """Ids, log-probabilities and version of each sampled segment are those that a model gave, never made again."""
-    samplers = models(rollout, of.key)
-    groups = collect(rollout, of, samplers)
+    done = collected(rollout, of)
+    samplers, groups = done.samplers, done.groups
     assert groups and all(len(group) for group in groups)
     sampled = [s for g in groups for t in g for s in t.segments if s.actor in samplers]
     assert bool(sampled) == any(sampler.completions for sampler in samplers.values())
@@ -140,9 +165,8 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
 @every_member
 @each(of=TASKS)
 def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
-    grader = Grader()
-    groups = collect(rollout, of, grader=grader)
-    given = {id(s) for s in grader.given}
+    groups = collected(rollout, of).groups
+    given = {id(s) for s in collected(rollout, of).grader.given}
     scores = [t.score for g in groups for t in g if t.score is not None]
     assert len(scores) == sum(map(len, groups)), "every attempt is judged"
     made_of = [list(s.parts.values()) or [s] for s in scores]
@@ -162,7 +186,7 @@ def test_trajectories_are_well_formed(rollout: Rollout, of: Task) -> None:
 
 @every_member
 def test_same_samplers_same_trajectories(rollout: Rollout) -> None:
-    first, again = collect(rollout, TASKS[0]), collect(rollout, TASKS[0])
+    first, again = collected(rollout, TASKS[0]).groups, collect(rollout, TASKS[0])
     assert shown(first) == shown(again)
     if not all(t.given for g in first for t in g):
         assert shown(first) != shown(collect(rollout, TASKS[0], models(rollout, "another key")))
@@ -176,10 +200,8 @@ def test_temperature_can_divide(rollout: Rollout) -> None:
 @every_member
 def test_needs_are_exact(rollout: Rollout) -> None:
     """What samplers are asked for, beside writing, is declared, and what is declared is asked for."""
-    samplers = models(rollout, "key")
-    collect(rollout, TASKS[0], samplers)
     declared = {need for _, part in [("", rollout), *parts_of(rollout)] for need in getattr(part, "needs", ())}
-    assert told(samplers) == declared
+    assert told(collected(rollout, TASKS[0]).samplers) == declared
 
 
 def told(samplers: Mapping[str, ScriptedSampler]) -> set[Signal]:
