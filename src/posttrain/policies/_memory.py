@@ -15,8 +15,8 @@ from torch.autograd.function import once_differentiable
 
 ROOM: Final = 1 << 30
 """Bytes that a forward pass keeps at most, beside a model that takes none."""
-SHARED: Final = 3
-"""It keeps less by one part in this many of what weights, gradients and optimizer take."""
+SHARED: Final = 31
+"""It keeps less by ten parts in this many of what weights, gradients and optimizer take."""
 LEAST_ROOM: Final = 5 << 25
 """Bytes that it may keep beside a model of any size."""
 
@@ -33,7 +33,7 @@ def trained_bytes(width: int) -> int:
 
 def room_beside(state: int) -> int:
     """Bytes that a forward pass may keep beside a model whose training takes that many."""
-    return max(ROOM - state // SHARED, LEAST_ROOM)
+    return max(ROOM - 10 * state // SHARED, LEAST_ROOM)
 
 
 def recomputed(run: Callable[..., tuple[Tensor, ...]], *given: Tensor | None) -> tuple[Tensor, ...]:
