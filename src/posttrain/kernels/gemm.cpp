@@ -95,16 +95,17 @@ template <typename T, typename Out>
 static void block(int64_t rows, int64_t steps, int64_t columns, GivenOf<T> given, int64_t by_tile, const Laid<T> *panel,
                   Out *out, int64_t out_stride, Sum sum) {
     Soon nothing;
+    NextPanel none;
     float aside[TALL * COLUMNS];
     for (int64_t row = 0; row < rows; row += TALL, given.at += by_tile, out += TALL * out_stride) {
         for (int64_t r = 0; sum.add && r < std::min(TALL, rows - row); r++) // they come while the sums are made
             for (int64_t c = 0; c < columns; c += 64 / sizeof(Out)) __builtin_prefetch(out + r * out_stride + c, 1);
         if constexpr (std::is_same_v<Out, float>)
             if (columns == COLUMNS && !sum.rounded) {
-                tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, sum.add, nothing);
+                tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, out, out_stride, sum.add, nothing, none);
                 continue;
             }
-        tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, aside, COLUMNS, false, nothing);
+        tile_of(rows - row, steps, given, panel, STEP<T> * COLUMNS, aside, COLUMNS, false, nothing, none);
         for (int64_t r = 0; r < std::min(TALL, rows - row); r++)
             for (int64_t c = 0; c < columns; c++) {
                 float found = aside[r * COLUMNS + c];

@@ -15,6 +15,7 @@ const int64_t TALL = 6;     // rows that are: 24 sums, 4 vectors of the panel an
 const int64_t STEPS = 32;   // inputs between two looks at what else is to be fetched
 const int64_t LINES = 8;    // lines that are fetched at each
 const int64_t EARLY = 12;   // inputs by which a panel is fetched ahead
+const int64_t NEXT = 12;    // lines of the next panel that are fetched between two looks
 
 // Whether two products of this type and their sum are one instruction: then panels are in pairs of inputs, [pairs][64][2],
 // and rows are rounded to it before they are multiplied, as a layer of torch would have rounded them.
@@ -148,6 +149,15 @@ class Soon {
     }
 };
 
+// The panel after the one that is being read, brought near in the same way: the outer cache is slow where others use it.
+struct NextPanel {
+    const char *at = nullptr, *end = nullptr;
+
+    void fetch() {
+        for (int line = 0; line < NEXT && at < end; line++, at += 64) __builtin_prefetch(at, 0, 2);
+    }
+};
+
 // A few rows of numbers near the processor. Columns up to the next panel may be written; rows begin on lines of their own,
 // and not all in the same places of the cache.
 class Near {
@@ -173,7 +183,7 @@ struct Given {
 // out[R][64] = the sum over steps of given[R] times panel[step][64], and what was there before where it is to `add`.
 template <int R>
 static inline void tile(int64_t steps, Given given, const float *panel, int64_t panel_stride, float *out,
-                        int64_t out_stride, bool add, Soon &soon) {
+                        int64_t out_stride, bool add, Soon &soon, NextPanel &next) {
     const int V = COLUMNS / PAGE;
     lanes sum[R][V];
 #pragma GCC unroll 8
@@ -186,6 +196,7 @@ static inline void tile(int64_t steps, Given given, const float *panel, int64_t 
     for (int64_t from = 0; from < steps; from += STEPS) {
         int64_t to = from + STEPS < steps ? from + STEPS : steps;
         for (int line = 0; line < LINES; line++) soon.fetch();
+        next.fetch();
         for (int64_t i = from; i < to; i++) {
             lanes of_panel[V];
 #pragma GCC unroll 8
@@ -211,14 +222,14 @@ static inline void tile(int64_t steps, Given given, const float *panel, int64_t 
 
 // The same for as many rows as there are, 1 to `TALL`.
 static inline void tile_of(int64_t rows, int64_t steps, Given given, const float *panel, int64_t panel_stride, float *out,
-                           int64_t out_stride, bool add, Soon &soon) {
+                           int64_t out_stride, bool add, Soon &soon, NextPanel &next) {
     switch (rows) {
-    case 1: return tile<1>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 2: return tile<2>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 3: return tile<3>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 4: return tile<4>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 5: return tile<5>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    default: return tile<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 1: return tile<1>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 2: return tile<2>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 3: return tile<3>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 4: return tile<4>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 5: return tile<5>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    default: return tile<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
     }
 }
 
@@ -232,7 +243,7 @@ struct GivenPairs {
 // As `tile`, of pairs.
 template <int R>
 static inline void tile_pairs(int64_t steps, GivenPairs given, const bfloat16 *panel, int64_t panel_stride, float *out,
-                              int64_t out_stride, bool add, Soon &soon) {
+                              int64_t out_stride, bool add, Soon &soon, NextPanel &next) {
     const int V = COLUMNS / PAGE;
     __m512 sum[R][V];
 #pragma GCC unroll 8
@@ -245,6 +256,7 @@ static inline void tile_pairs(int64_t steps, GivenPairs given, const bfloat16 *p
     for (int64_t from = 0; from < steps; from += STEPS) {
         int64_t to = from + STEPS < steps ? from + STEPS : steps;
         for (int line = 0; line < LINES; line++) soon.fetch();
+        next.fetch();
         for (int64_t i = from; i < to; i++) {
             __m512bh of_panel[V];
 #pragma GCC unroll 8
@@ -270,14 +282,14 @@ static inline void tile_pairs(int64_t steps, GivenPairs given, const bfloat16 *p
 }
 
 static inline void tile_of(int64_t rows, int64_t steps, GivenPairs given, const bfloat16 *panel, int64_t panel_stride,
-                           float *out, int64_t out_stride, bool add, Soon &soon) {
+                           float *out, int64_t out_stride, bool add, Soon &soon, NextPanel &next) {
     switch (rows) {
-    case 1: return tile_pairs<1>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 2: return tile_pairs<2>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 3: return tile_pairs<3>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 4: return tile_pairs<4>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    case 5: return tile_pairs<5>(steps, given, panel, panel_stride, out, out_stride, add, soon);
-    default: return tile_pairs<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon);
+    case 1: return tile_pairs<1>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 2: return tile_pairs<2>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 3: return tile_pairs<3>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 4: return tile_pairs<4>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    case 5: return tile_pairs<5>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
+    default: return tile_pairs<TALL>(steps, given, panel, panel_stride, out, out_stride, add, soon, next);
     }
 }
 
@@ -293,17 +305,22 @@ static void multiply(int64_t rows, Near &x, int64_t inputs, const bfloat16 *pane
         for (; i < inputs; i++) store(to[i], x.row(r)[i]);
         if (all > inputs) store(to[inputs], 0.0f);
     }
-    for (int64_t o = 0; o < outputs; o += COLUMNS)
+    for (int64_t o = 0; o < outputs; o += COLUMNS) {
+        const bfloat16 *panel = panels + o * all, *after = panel + COLUMNS * all;
+        NextPanel next{(const char *)after, (const char *)(o + COLUMNS < outputs ? after + COLUMNS * all : after)};
         for (int64_t r = 0; r < rows; r += TALL)
-            tile_of(rows - r, all / 2, GivenPairs{(const int32_t *)&rounded[r * stride], stride / 2, 1}, panels + o * all,
-                    2 * COLUMNS, y.row(r) + o, y.stride, false, soon);
+            tile_of(rows - r, all / 2, GivenPairs{(const int32_t *)&rounded[r * stride], stride / 2, 1}, panel,
+                    2 * COLUMNS, y.row(r) + o, y.stride, false, soon, next);
+    }
 }
 #endif
 
 // y = x . matrix for `rows` rows.
 static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels, int64_t outputs, Near &y, Soon &soon) {
-    for (int64_t o = 0; o < outputs; o += COLUMNS)
+    for (int64_t o = 0; o < outputs; o += COLUMNS) {
+        const float *panel = panels + o * inputs, *after = panel + COLUMNS * inputs;
+        NextPanel next{(const char *)after, (const char *)(o + COLUMNS < outputs ? after + COLUMNS * inputs : after)};
         for (int64_t r = 0; r < rows; r += TALL)
-            tile_of(rows - r, inputs, {x.row(r), x.stride, 1}, panels + o * inputs, COLUMNS, y.row(r) + o, y.stride, false,
-                    soon);
+            tile_of(rows - r, inputs, {x.row(r), x.stride, 1}, panel, COLUMNS, y.row(r) + o, y.stride, false, soon, next);
+    }
 }
