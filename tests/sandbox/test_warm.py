@@ -15,9 +15,8 @@ import pytest
 
 from posttrain.sandbox import Job, Limits, Pool, Result, attacks, find_tier, fork_server, python_job, supervise, tiers
 from posttrain.sandbox.attacks import Finding
-from posttrain.sandbox.pool import MOST_FORK_SERVERS
 from posttrain.sandbox.processes import descendants
-from posttrain.sandbox.warm import can_fork
+from posttrain.sandbox.warm import MOST_FORK_SERVERS, can_fork
 from tests.sandbox.supervised import supervisor, until
 
 ROOMY = Limits(cpu_s=20.0, wall_s=120.0)
@@ -148,7 +147,7 @@ def test_a_forked_job_has_given_up_every_right_for_good(forking: Pool) -> None:
 
 def test_the_interpreter_that_jobs_are_forked_from_keeps_of_root_what_it_needs(forking: Pool) -> None:
     assert forking.run(warm("print(1)"), ROOMY).outcome == "ok"
-    (above,) = descendants(forking._opened[0].servers[-1]._process.pid)[1:2]
+    (above,) = descendants(forking._opened[0].servers.kept[-1]._process.pid)[1:2]
     lines = dict(line.split(":\t") for line in Path(f"/proc/{above}/status").read_text().splitlines() if "Cap" in line)
     needed = sum(1 << number for number in fork_server.CAPABILITIES.values())
     assert [int(lines[f"Cap{kind}"], 16) for kind in ("Prm", "Eff", "Bnd")] == [needed, needed, 0]
@@ -178,7 +177,7 @@ print([os.readlink(f"/proc/self/ns/{kind}") for kind in ("mnt", "net", "pid", "i
 print([os.stat(place).st_dev for place in ("/box", "/dev/shm", "/dev/pts", "/proc")])
 """
     first, second = (ast.literal_eval(line) for line in forking.run(warm(script), ROOMY).stdout.decode().splitlines())
-    (above,) = descendants(forking._opened[0].servers[-1]._process.pid)[1:2]
+    (above,) = descendants(forking._opened[0].servers.kept[-1]._process.pid)[1:2]
     for spaces in (Path("/proc", str(above), "ns"), Path("/proc/self/ns")):
         assert not {os.readlink(path) for path in spaces.iterdir()} & set(first)
     for place in ("box", "dev/shm", "dev/pts", "proc"):
@@ -189,10 +188,10 @@ def test_jobs_of_many_templates_keep_few_interpreters(forking: Pool) -> None:
     for number in range(MOST_FORK_SERVERS + 2):
         assert forking.run(warm(f"print({number})"), ROOMY).stdout == f"{number}\n".encode()
     slot = forking._opened[0]
-    assert len(slot.servers) == MOST_FORK_SERVERS
-    kept = slot.servers[-1]
+    assert len(slot.servers.kept) == MOST_FORK_SERVERS
+    kept = slot.servers.kept[-1]
     assert forking.run(warm(f"print({MOST_FORK_SERVERS + 1})"), ROOMY).outcome == "ok"
-    assert slot.servers[-1] is kept
+    assert slot.servers.kept[-1] is kept
 
 
 def test_only_warm_python_jobs_without_files_are_forked() -> None:
@@ -200,6 +199,59 @@ def test_only_warm_python_jobs_without_files_are_forked() -> None:
     assert not can_fork(replace(warm("pass"), warm=False))
     assert not can_fork(replace(warm("pass"), files={"name": b""}))
     assert not can_fork(Job(command=("cat",), warm=True))
+
+
+SHARED = "import json, os\ntoken, seen = os.urandom(8).hex(), []\n"
+
+
+def test_jobs_share_one_run_of_the_beginning_and_no_change_of_it(forking: Pool) -> None:
+    job = python_job(
+        b"import sys\nsys.stdin.read(); seen.append(1); json.dumps = None\nprint(token, seen, __name__)",
+        warm=True,
+        shared=f"{SHARED}json.dumps(1)",
+    )
+    first, again = (forking.run(job, ROOMY) for _ in range(2))
+    assert first.stdout == again.stdout and first.stdout.endswith(b"[1] __main__\n")
+    started = forking.run(replace(job, warm=False), ROOMY).stdout
+    assert started.endswith(b"[1] __main__\n") and started != first.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["destructors", "at exit", "exception", "names", "pickles", "thread goes on"])
+def test_a_job_with_a_shared_beginning_ends_as_a_started_one(forking: Pool, name: str) -> None:
+    job = python_job(PROGRAMS[name].encode(), warm=True, shared="import json")
+    assert claims(forking.run(job, ROOMY)) == claims(forking.run(replace(job, warm=False), ROOMY))
+
+
+def test_lines_of_a_job_with_a_shared_beginning_are_those_of_the_script(forking: Pool) -> None:
+    job = python_job(b"def f(): 1 / 0\n\nf()", warm=True, shared=SHARED)
+    lines = [re.findall(rb"line (\d+)", forking.run(own, ROOMY).stderr) for own in (job, replace(job, warm=False))]
+    assert lines[0] == lines[1] == [b"7", b"5"]
+
+
+def test_a_beginning_that_fails_is_no_verdict(forking: Pool) -> None:
+    result = forking.run(python_job(b"print(1)", warm=True, shared="raise KeyError('lost')"), ROOMY)
+    assert result.outcome == "sandbox_error" and "KeyError: 'lost'" in result.explanation
+
+
+@pytest.mark.slow
+def test_slots_fork_from_one_interpreter_where_that_is_asked_for(forking: Pool) -> None:
+    pool = Pool(forking.tier, 3, one_server=True)
+    try:
+        job = python_job(b"import sys, time; time.sleep(0.2); print(token, sys.stdin.read())", warm=True, shared=SHARED)
+
+        def tokens() -> set[bytes]:
+            waiting = [pool.submit(replace(job, stdin=str(n).encode()), ROOMY) for n in range(6)]
+            lines = [own.result().stdout.split() for own in waiting]
+            assert [number for _, number in lines] == [str(n).encode() for n in range(6)]
+            return {token for token, _ in lines}
+
+        before = tokens()
+        assert len(before) == 1 and len({id(slot.servers) for slot in pool._opened}) == 1 < len(pool._opened)
+        _kill(pool)
+        assert tokens() - before  # another interpreter has taken its place
+    finally:
+        pool.close()
 
 
 @pytest.mark.slow
@@ -280,7 +332,7 @@ def test_where_forks_do_not_hold_warm_jobs_are_started(monkeypatch: pytest.Monke
     pool = Pool(found.tier, 1, forks=not found.why_no_forks)
     try:
         assert [pool.run(warm("print(input())", b"1"), ROOMY).stdout for _ in range(2)] == [b"1\n"] * 2
-        assert not pool._opened[0].servers
+        assert not pool._opened[0].servers.kept
     finally:
         pool.close()
 
@@ -351,6 +403,6 @@ def test_nothing_is_left_of_forked_jobs_when_the_supervisor_is_killed(forking: P
 
 def _kill(pool: Pool) -> None:
     """Kill the interpreters that jobs are forked from, as the kernel might for want of memory."""
-    for kept in pool._opened[0].servers:
+    for kept in pool._opened[0].servers.kept:
         for process in descendants(kept._process.pid)[1:2]:
             os.kill(process, signal.SIGKILL)

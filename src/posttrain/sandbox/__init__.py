@@ -38,13 +38,14 @@ _opening = threading.Lock()
 
 
 def open_pool(weakest: Tier = "cgroup", *, slots: int | None = None) -> Pool:
-    """The pool that this process shares; one of `slots` where jobs hold much memory while they wait. Raises `UserError`
-    where the machine's tier is weaker than allowed.
+    """The pool that this process shares; one of `slots`, which fork from the same interpreters, where these hold much
+    memory. Raises `UserError` where the machine's tier is weaker than allowed.
     """
     with _opening:
         tier, count = require(weakest), slots or usual_slots()
         if (tier, count) not in _pools:
-            _pools[tier, count] = Pool(tier, count, forks=not find_tier().why_no_forks)
+            forks = not find_tier().why_no_forks
+            _pools[tier, count] = Pool(tier, count, forks=forks, one_server=slots is not None)
         return _pools[tier, count]
 
 

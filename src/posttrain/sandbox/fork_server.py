@@ -8,6 +8,9 @@ number of the call ``clone``, and the words of the script's `sys.orig_argv`. SOC
 which requests come, each with the descriptors of a job: its standard streams, a pipe for its exit code, the control
 groups to enter. Both are written by the supervisor. No byte that a job wrote is ever read here.
 
+What comes before the line `SHARED` of a script is run here, once, before any request: libraries that every job would
+load. The rest is run in each job, in the same namespace.
+
 A job is two processes: the first of its process namespace, which has isolated itself irreversibly and waits, and the
 program, forked from it. When either ends, the kernel kills the rest; when the fork server ends, all jobs end. The
 program is that of ``python -c`` with the script, except for two frames at the bottom of its stack.
@@ -46,6 +49,7 @@ INTERRUPTED = _signal.getsignal(_signal.SIGINT)
 READY = b"\1"
 BOX = "/box"
 FAILED = 125
+SHARED = "# What follows is run in each job."
 Request = tuple[int, int, int, list[tuple[int, int]]]
 """The user of a job, the sizes of its box and of its shared memory in bytes, and its limits: kind and value."""
 
@@ -191,27 +195,44 @@ def compiled(script: str) -> CodeType | str:
         return script
 
 
-def main() -> tuple[CodeType | str, dict[str, object]]:
-    """Prepares and serves; returns in the program: the code to run and its namespace."""
-    channel, given = int(sys.argv[1]), int(sys.argv[2])
-    with open(given, "rb") as file:
-        script, words, clone, code = marshal.load(file)
-    program = compiled(script)
-    sys.argv, sys.orig_argv = ["-c"], list(words)
-    for name in ("cache", "_interactive_cache"):  # from Python 3.13 on, tracebacks would show this script's lines
-        getattr(sys.modules.get("linecache"), name, {}).clear()
-    checked(LIBC.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None), "keeping mounts private")
-    drop_bounding_set()
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # jobs are not waited for
-    gc.collect()
-    gc.freeze()
-    serve(_socket.socket(fileno=channel), clone, code)
+def parts(script: str) -> tuple[str, str]:
+    """What is run once, empty if nothing is, and what is run in each job, its lines where they are in the script."""
+    shared, line, rest = script.partition(f"\n{SHARED}\n")
+    return (shared, "\n" * (shared.count("\n") + 2) + rest) if line else ("", script)
+
+
+def main_module() -> dict[str, object]:
+    """The namespace of a new `__main__`, as a script finds it."""
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     space = vars(module)
     space.clear()
     space.update(FRESH, __doc__=None)
-    return program, space
+    return space
+
+
+def main() -> tuple[CodeType | str, dict[str, object]]:
+    """Prepares and serves; returns in the program: the code to run and its namespace."""
+    channel, given = int(sys.argv[1]), int(sys.argv[2])
+    with open(given, "rb") as file:
+        script, words, clone, code = marshal.load(file)
+    shared, own = parts(script)
+    program = compiled(own)
+    sys.argv, sys.orig_argv = ["-c"], list(words)
+    for name in ("cache", "_interactive_cache"):  # from Python 3.13 on, tracebacks would show this script's lines
+        getattr(sys.modules.get("linecache"), name, {}).clear()
+    checked(LIBC.mount(None, b"/", None, ctypes.c_ulong(RECURSIVE | PRIVATE), None), "keeping mounts private")
+    drop_bounding_set()
+    if shared:
+        space = main_module()
+        exec(compile(shared, "<string>", "exec"), space)
+        KNOWN.update(sys.modules.keys() - {"__main__"})
+        FROZEN.append(space)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # jobs are not waited for
+    gc.collect()
+    gc.freeze()
+    serve(_socket.socket(fileno=channel), clone, code)
+    return program, FROZEN[0] if FROZEN else main_module()
 
 
 def below(trace: TracebackType | None) -> TracebackType | None:
@@ -237,6 +258,8 @@ def end(code: int) -> None:
         for name in [name for name in sys.modules if name not in KNOWN]:
             del sys.modules[name]
         sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+        for space in FROZEN:
+            space.clear()
         collect()
         flush()
     except BaseException:
@@ -244,8 +267,12 @@ def end(code: int) -> None:
     leave(code)
 
 
+KNOWN = {*sys.modules} - {"__main__"}
+"""Modules that are there before a job."""
+FROZEN: list[dict[str, object]] = []
+"""The namespace of a script with a shared beginning, which is not collected at the end, since it is as old as that."""
+
 if __name__ == "__main__":
-    KNOWN = {*sys.modules} - {"__main__"}
     program, space = main()
     try:
         exec(program, space)

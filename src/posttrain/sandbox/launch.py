@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from posttrain.errors.temporary import make_temporary
-from posttrain.sandbox import filters
+from posttrain.sandbox import filters, fork_server
 from posttrain.sandbox.cgroups import Group
 from posttrain.sandbox.job import BOX, Job, Limits
 
@@ -103,12 +103,21 @@ def python_folder() -> tuple[str, Path | None]:
 
 
 def python_job(
-    script: bytes, *, stdin: bytes = b"", folders: Mapping[str, str] | None = None, warm: bool = False
+    script: bytes,
+    *,
+    stdin: bytes = b"",
+    folders: Mapping[str, str] | None = None,
+    warm: bool = False,
+    shared: str = "",
 ) -> Job:
-    """A Python program with the standard library, and no more, of the interpreter that runs this."""
+    """A Python program with the standard library, and no more, of the interpreter that runs this.
+
+    `shared` is a trusted beginning of the script, such as imports: forked jobs share one run of it.
+    """
     binary, home = python_folder()
+    text = script.decode()
     return Job(
-        command=(binary, *PYTHON_FLAGS, script.decode()),
+        command=(binary, *PYTHON_FLAGS, f"{shared}\n{fork_server.SHARED}\n{text}" if shared else text),
         stdin=stdin,
         folders={**({PYTHON_HOME: str(home)} if home else {}), **(folders or {})},
         environment={"LD_LIBRARY_PATH": f"{PYTHON_HOME}/lib"} if home else {},

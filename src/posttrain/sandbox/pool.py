@@ -13,7 +13,7 @@ import threading
 import time
 from asyncio import wrap_future
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,14 +22,12 @@ from posttrain.errors.temporary import sweep
 from posttrain.sandbox import cgroups, supervise
 from posttrain.sandbox.job import Job, Limits, Result
 from posttrain.sandbox.launch import Lane, Tier
-from posttrain.sandbox.warm import ForkServer, can_fork, no_forks
+from posttrain.sandbox.warm import Fork, ForkServers, can_fork, no_forks
 
 ATTEMPTS: Final = 3
 """Attempts of a job whose sandbox fails."""
 FIRST_USER: Final = 400_000_000
 """Lanes are users from here on, where this process is root: 256 for each process, so that no two share one."""
-MOST_FORK_SERVERS: Final = 2
-"""Fork servers that a slot keeps: graders of two kinds may alternate."""
 MOST_BESIDE: Final = 128
 """Jobs on other machines at a time."""
 MOST_IDLE: Final = 64
@@ -55,11 +53,13 @@ _lanes = itertools.count()
 class Pool:
     """The slots of one tier."""
 
-    def __init__(self, tier: Tier, slots: int, *, forks: bool = True) -> None:
-        """`forks` is whether warm jobs are forked where they can be. Raises `OSError` where the tier needs control
-        groups and none can be made.
+    def __init__(self, tier: Tier, slots: int, *, forks: bool = True, one_server: bool = False) -> None:
+        """`forks` is whether warm jobs are forked where they can be; with `one_server` all slots fork from the same
+        interpreter, as where it holds much memory. Raises `OSError` where the tier needs control groups and none can be
+        made.
         """
         self.tier, self.slots = tier, slots
+        self._servers = ForkServers() if one_server else None
         self.forks = forks and not no_forks(tier)
         self._home = cgroups.open_home() if tier == "cgroup" else None
         self._opened: list[_Slot] = []
@@ -87,13 +87,17 @@ class Pool:
         self._threads.shutdown(wait=True, cancel_futures=True)
         while self._opened:
             self._opened.pop().clear()
+        if self._servers is not None:
+            self._servers.close()
         if self._home is not None:
             self._home.remove()
         atexit.unregister(self.close)
 
     def _open_slot(self) -> None:
         """Opens the thread's slot, with two lanes."""
-        self._mine.slot = _Slot([self._lane(next(_lanes)) for _ in range(2)])
+        own = self._servers is None
+        lanes = [self._lane(next(_lanes)) for _ in range(2)]
+        self._mine.slot = _Slot(lanes, self._servers or ForkServers(), own_servers=own)
         self._opened.append(self._mine.slot)
 
     def _lane(self, number: int) -> Lane:
@@ -127,20 +131,22 @@ class Pool:
                 started = None
             started = started or self._start(slot, template, limits)
             result = supervise.finish(started, job.stdin)
-            if result.outcome == "sandbox_error" and (reason := slot.end_server(template)):
-                result = replace(result, explanation=f"{result.explanation}; {reason}")
+            if result.outcome == "sandbox_error" and isinstance(started.child, Fork):
+                reason = slot.servers.end(started.child)
+                result = replace(result, explanation="; ".join(filter(None, (result.explanation, reason))))
             if job.warm:
                 slot.lanes.reverse()
                 slot.spare = self._start(slot, template, longest)
         except OSError as error:
-            slot.end_server(template)
             return Result(outcome="sandbox_error", explanation=f"{type(error).__name__}: {error}")
         return result
 
     def _start(self, slot: "_Slot", template: Job, limits: Limits) -> supervise.Started:
         lane = slot.lanes[0]
-        server = slot.server(template) if self.forks and can_fork(template) else None
-        return supervise.start(template, limits, self.tier, lane, server)
+        fork = None
+        if self.forks and can_fork(template):
+            fork = slot.servers.fork
+        return supervise.start(template, limits, self.tier, lane, fork)
 
 
 @dataclass(slots=True)
@@ -149,38 +155,18 @@ class _Slot:
 
     lanes: list[Lane]
     """The first is for the job that is started next."""
+    servers: ForkServers
+    own_servers: bool = True
+    """Whether no other slot has them."""
     spare: supervise.Started | None = None
     """A started job that waits for its input."""
-    servers: list[ForkServer] = field(default_factory=list)
-    """Fork servers, the last used one at the end."""
-
-    def server(self, template: Job) -> ForkServer:
-        """The fork server of a template. Raises `OSError` where it cannot be started."""
-        found = next((server for server in self.servers if server.job == template), None)
-        if found is None:
-            while len(self.servers) >= MOST_FORK_SERVERS:
-                self.servers.pop(0).close()
-            found = ForkServer(template)
-        else:
-            self.servers.remove(found)
-        self.servers.append(found)
-        return found
-
-    def end_server(self, template: Job) -> str:
-        """Ends the fork server of a template, if any, so that the next job gets a new one; its last message."""
-        message = ""
-        for server in [server for server in self.servers if server.job == template]:
-            self.servers.remove(server)
-            message = server.last_message()
-            server.close()
-        return message
 
     def clear(self) -> None:
         """Ends all processes, and removes the lanes' groups."""
         if self.spare is not None:
             supervise.discard(self.spare)
-        while self.servers:
-            self.servers.pop().close()
+        if self.own_servers:
+            self.servers.close()
         for lane in self.lanes:
             if lane.group is not None:
                 lane.group.remove()

@@ -8,6 +8,7 @@ measured outside: control groups, clocks, bytes read.
 import os
 import selectors
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Final
@@ -16,12 +17,14 @@ from posttrain.errors.temporary import remove_temporary
 from posttrain.sandbox.job import Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import READY, Lane, Tier, launch
 from posttrain.sandbox.processes import Child, Spawned
-from posttrain.sandbox.warm import ForkServer
+from posttrain.sandbox.warm import Fork
 
 SAMPLE_S: Final = 0.02
 """Seconds between two samples of a job's resource use."""
 DRAIN_S: Final = 1.0
 CHUNK: Final = 1 << 16
+Forks = Callable[[Job, Limits, Lane], Fork]
+"""How a job is forked."""
 SETUP_CPU_S: Final = 0.05
 """Processor time of the isolation, which is not the program's."""
 
@@ -47,13 +50,13 @@ class Started:
     """Exit code and processor time, once it was waited for."""
 
 
-def start(job: Job, limits: Limits, tier: Tier, lane: Lane, server: ForkServer | None = None) -> Started:
-    """Starts a job, or forks it from a fork server. Raises `OSError` where that fails."""
+def start(job: Job, limits: Limits, tier: Tier, lane: Lane, fork: Forks | None = None) -> Started:
+    """Starts a job, or forks it. Raises `OSError` where that fails."""
     group = lane.group
     if group is not None:
         group.limit(limits.memory_mb << 20, limits.processes + 8)  # eight for the isolation itself
-    if server is not None:
-        started = Started(job, limits, lane, server.fork(limits, lane))
+    if fork is not None:
+        started = Started(job, limits, lane, fork(job, limits, lane))
     else:
         started = _launched(job, limits, tier, lane)
     if group is not None:

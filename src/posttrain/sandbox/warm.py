@@ -11,6 +11,7 @@ import marshal
 import os
 import resource
 import socket
+import threading
 from pathlib import Path
 from typing import IO, Final
 
@@ -58,7 +59,8 @@ def _kernel_limits(limits: Limits) -> list[tuple[int, int]]:
 class Fork:
     """A forked job, with this side's ends of its pipes."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: "ForkServer") -> None:
+        self.server = server
         pairs = [os.pipe() for _ in range(4)]
         pairs[0] = pairs[0][::-1]
         self.theirs = [theirs for _, theirs in pairs]
@@ -94,6 +96,59 @@ class Fork:
                 pipe.close()
 
 
+MOST_FORK_SERVERS: Final = 2
+"""Fork servers that a slot keeps: graders of two kinds may alternate."""
+
+
+class ForkServers:
+    """The fork servers of a slot, or of several."""
+
+    def __init__(self) -> None:
+        self.kept: list[ForkServer] = []
+        """The last used one at the end."""
+        self._changing = threading.Lock()
+
+    def fork(self, job: Job, limits: Limits, lane: Lane) -> Fork:
+        """Forks a job from the server of its template. Raises `OSError` where that fails; the next has a new server."""
+        with self._changing:
+            server = self._server(job)
+            try:
+                return server.fork(limits, lane)
+            except OSError:
+                self._end(server)
+                raise
+
+    def end(self, failed: Fork) -> str:
+        """Ends the fork server of a job that failed, so that the next job gets a new one; its last message. Nothing is
+        done where it was ended for another job.
+        """
+        with self._changing:
+            return self._end(failed.server) if failed.server in self.kept else ""
+
+    def _end(self, server: "ForkServer") -> str:
+        self.kept.remove(server)
+        message = server.last_message()
+        server.close()
+        return message
+
+    def close(self) -> None:
+        """Ends all, with their jobs."""
+        with self._changing:
+            while self.kept:
+                self.kept.pop().close()
+
+    def _server(self, template: Job) -> "ForkServer":
+        found = next((server for server in self.kept if server.job == template), None)
+        if found is None:
+            while len(self.kept) >= MOST_FORK_SERVERS:
+                self.kept.pop(0).close()
+            found = ForkServer(template)
+        else:
+            self.kept.remove(found)
+        self.kept.append(found)
+        return found
+
+
 class ForkServer:
     """An interpreter from which the jobs of one template are forked."""
 
@@ -116,7 +171,7 @@ class ForkServer:
         """Forks a job. Raises `OSError` where the interpreter has ended."""
         assert lane.group is not None
         request = lane.user, limits.disk_mb << 20, SHARED_MEMORY, _kernel_limits(limits)
-        fork = Fork()
+        fork = Fork(self)
         groups = [os.open(file, os.O_WRONLY) for file in lane.group.processes]
         try:
             socket.send_fds(self._channel, [marshal.dumps(request)], [*fork.theirs, *groups])
