@@ -24,9 +24,11 @@ def test_programs_do_not_disturb_one_another() -> None:
     pool, limits, calls = open_pool(tier_for()), Limits(cpu_s=1.0, wall_s=120.0), ["f(1)", "f(2)", "f(3)"]
 
     async def both() -> None:
-        found = await called_each(PROGRAMS, calls, pool, limits)
-        assert len(found) == len(PROGRAMS)
-        for code, (_, outcomes) in zip(PROGRAMS, found, strict=True):
-            assert outcomes == (await called(code, calls, pool, limits))[1], code
+        suites = [calls, ["f(3)", " f(1)", "f("]]
+        found = await called_each(PROGRAMS, suites, pool, limits)
+        assert [len(own) for own in found] == [len(PROGRAMS)] * 2
+        for own, suite in zip(found, suites, strict=True):
+            for code, (_, outcomes) in zip(PROGRAMS, own, strict=True):
+                assert outcomes == (await called(code, suite, pool, limits))[1], (code, suite)
 
     asyncio.run(both())

@@ -53,10 +53,11 @@ def tree_of(value: Any) -> Tree:
 def parse(line: bytes) -> Any:
     """Parses untrusted JSON; None for invalid JSON, and for JSON that is nested too deeply."""
     depth = 0
-    for byte in line:
-        depth += (byte in b"[{") - (byte in b"]}")
-        if depth > DEEPEST:
-            return None
+    if line.count(b"[") + line.count(b"{") > DEEPEST:
+        for byte in line:
+            depth += (byte in b"[{") - (byte in b"]}")
+            if depth > DEEPEST:
+                return None
     try:
         return json.loads(line)
     except (ValueError, RecursionError):  # no JSON, no UTF-8, a number of too many digits

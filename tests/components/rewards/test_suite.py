@@ -1,13 +1,17 @@
 """Suites of tests are rewarded for the wrong solutions that they kill, and cheats are not."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
+from posttrain.components.rewards import suite as suite_module
 from posttrain.components.rewards.suite import Suite
 from posttrain.components.tasks.suites import Suites
 from posttrain.errors import UserError
 from posttrain.sandbox import Limits
 from posttrain.types import Task
-from tests.components.rewards.judging import judge
+from tests.components.rewards.judging import attempt, judge, score_all
 from tests.components.rewards.programs import tier_for
 
 FIELDS = {
@@ -78,3 +82,25 @@ def test_a_task_without_two_correct_solutions_is_refused() -> None:
     with pytest.raises(UserError, match="two or more independent solutions"):
         Suite().check([Task(key="a", prompt="", fields={**FIELDS, "correct": ["x"]})])
     Suite().check([TASK])
+
+
+@pytest.mark.slow
+def test_suites_of_a_group_are_run_together_and_scored_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    reward = Suite(limits=Limits(cpu_s=0.5, wall_s=120.0), weakest=tier_for())
+    hanging = "def f(x):\n    while x == 7: pass\n    return x"
+    other = Task(key="o", prompt="", fields={**FIELDS, "wrong": [*FIELDS["wrong"], hanging]})
+    texts = [f"assert f({n}) == {abs(n)}" for n in range(-3, 8)] + ["assert f(2) == 2  # again", "", "assert f(2) == 3"]
+    asked = [*((text, other) for text in texts), *((text, TASK) for text in texts[:2])]
+    rows = [attempt(text, task) for text, task in asked]
+    alone = [judge(reward, text, task) for text, task in asked]
+    starts: list[int] = []
+    real = suite_module.called_each
+
+    async def counted(codes: Sequence[str], suites: Sequence[Sequence[str]], *rest: Any) -> Any:
+        starts.append(len(suites))
+        return await real(codes, suites, *rest)
+
+    monkeypatch.setattr(suite_module, "called_each", counted)
+    found = score_all(reward, *rows)
+    assert [(s.value, s.status, s.explanation) for s in found] == [(s.value, s.status, s.explanation) for s in alone]
+    assert sorted(starts) == [2, 3, 8], "eleven different lists of calls, eight in a sandbox, and two of another task"

@@ -18,6 +18,7 @@ Differs: the paper evaluates suites by known solutions after they are written, a
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from posttrain.datasets.call_inputs import boundary_inputs, random_inputs
 from posttrain.datasets.faulty_functions import constants
 from posttrain.engines import wait_for
 from posttrain.errors import TaskFault
-from posttrain.grading.function_calls import called_each
+from posttrain.grading.function_calls import Called, called_each
 from posttrain.grading.programs import LONGEST, find_code
 from posttrain.grading.references import MOST_CHECKED, check_each, unchecked
 from posttrain.grading.suite_inputs import literal_of
@@ -40,6 +41,23 @@ from posttrain.types import Group, Score, Task, Trajectory
 
 COMPARED = 40
 """Calls on which the correct solutions of a task are compared."""
+TOGETHER = 8
+"""Most suites that are run in one sandbox, each with each solution in a process of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Suite:
+    """The tests of a completion."""
+
+    task: Task
+    text: str
+    tests: Sequence[NamedTest]
+    ignored: int
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What is run."""
+        return tuple(test.call for test in self.tests)
 
 
 @frozen
@@ -89,7 +107,7 @@ class Suite(Reward):
         """A call on which two correct solutions have different results; empty without one."""
         calls = _calls(task)
         pool, solutions = open_pool(self.weakest), task.fields["correct"]
-        found = await called_each(solutions, calls, pool, self.limits)
+        [found] = await called_each(solutions, [calls], pool, self.limits)
         for number, call in enumerate(calls):
             first, *others = (outcomes.get(number) for _, outcomes in found)
             for place, other in enumerate(others, 2):
@@ -98,10 +116,33 @@ class Suite(Reward):
         return ""
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
-        """Score each suite; equal ones of a task once."""
-        return await asyncio.gather(*(self._score(trajectory) for trajectory in group))
+        """Score each suite; the calls of equal ones of a task are run once, and several suites in one sandbox."""
+        found: list[Score | _Suite] = [self._read(trajectory) for trajectory in group]
+        waiting: dict[tuple[int, tuple[str, ...]], list[int]] = {}
+        for place, own in enumerate(found):
+            if isinstance(own, _Suite):
+                waiting.setdefault((id(own.task), own.calls), []).append(place)
+        batches = []
+        for number in {task for task, _ in waiting}:
+            own_keys = [key for key in waiting if key[0] == number]
+            batches += [own_keys[at : at + TOGETHER] for at in range(0, len(own_keys), TOGETHER)]
+        scores: dict[int, Score] = {}
 
-    async def _score(self, trajectory: Trajectory) -> Score:
+        async def run(keys: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+            task = group.trajectories[waiting[keys[0]][0]].task
+            solutions, suites = (*task.fields["correct"], *task.fields["wrong"]), [calls for _, calls in keys]
+            outcomes = await called_each(solutions, suites, open_pool(self.weakest), self.limits)
+            for key, own in zip(keys, outcomes, strict=True):
+                for place in waiting[key]:
+                    suite = found[place]
+                    assert isinstance(suite, _Suite)
+                    scores[place] = self._score(suite, own)
+
+        await asyncio.gather(*map(run, batches))
+        return [own if isinstance(own, Score) else scores[place] for place, own in enumerate(found)]
+
+    def _read(self, trajectory: Trajectory) -> Score | _Suite:
+        """The suite of a completion; its score where there is nothing to run."""
         task = trajectory.task
         if fault := solutions_fault(task.fields):
             return failure(f"task '{task.key}' {fault}")
@@ -109,9 +150,11 @@ class Suite(Reward):
         tests, ignored = named_tests(text[:LONGEST], str(task.fields.get("function", "f")), self.most)
         if not tests:
             return Score(value=0.0, status="wrong", explanation="no test: needs lines such as assert f(1) == 2")
+        return _Suite(task=task, text=text, tests=tests, ignored=ignored)
+
+    def _score(self, suite: _Suite, found: Sequence[Called]) -> Score:
+        task, text, tests, ignored = suite.task, suite.text, suite.tests, suite.ignored
         correct, wrong = task.fields["correct"], task.fields["wrong"]
-        calls = [test.call for test in tests]
-        found = await called_each((*correct, *wrong), calls, open_pool(self.weakest), self.limits)
         failed = next((result for result, _ in found if result.outcome == "sandbox_error"), None)
         if failed is not None:
             return failure(f"the sandbox failed: {failed.explanation}")
