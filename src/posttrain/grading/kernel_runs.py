@@ -17,12 +17,12 @@ from posttrain.sandbox import Limits, Pool, Result, python_job
 
 Dialect = Literal["toy", "triton"]
 STARTING_S: Final = 1.0
-"""Seconds of processor time for an interpreter that loads Triton, which takes 0.2 to 0.3."""
+"""Seconds of processor time for an interpreter that loads Triton, which takes 0.4 where jobs are not forked."""
 MOST_OUTPUT: Final = 8 << 20
 """Bytes that a program may hand out."""
 
+_IMPORTS: Final = "import ctypes, json, os, resource, signal, sys\n"
 _READ: Final = """
-import ctypes, json, os, resource, signal, sys
 job = json.loads(sys.stdin.buffer.read())
 strict = job["strict"]
 out = os.fdopen(os.dup(1), "w")
@@ -106,12 +106,17 @@ class Run:
     launches: Sequence[Any] = ()
 
 
-def script(dialect: Dialect, *, compiler: bool = False) -> str:
-    """The sandbox's script."""
+def shared(dialect: Dialect, *, compiler: bool = False) -> str:
+    """The beginning of the sandbox's script, which forked jobs share: what does not depend on programs."""
     if dialect == "toy":
-        return _READ + toy_kernels.SCRIPT + _EACH
-    start = f"interpreted = {not compiler}\n{triton_kernels.START}"
-    return start + _READ + triton_kernels.LIBRARY + (triton_kernels.COMPILER if compiler else "") + _EACH
+        return _IMPORTS
+    start = f"interpreted = {not compiler}\n{triton_kernels.START}{_IMPORTS}{triton_kernels.LIBRARY}"
+    return start + (triton_kernels.COMPILER if compiler else "") + triton_kernels.WARMED
+
+
+def script(dialect: Dialect) -> str:
+    """What follows in each job."""
+    return _READ + (toy_kernels.SCRIPT if dialect == "toy" else "") + _EACH
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,8 @@ class Programs:
     ) -> list[tuple[dict[int, Any], Result]]:
         """What each program reported, and how the sandbox ended."""
         job = python_job(
-            encoded(script(self.dialect, compiler=compiler)),
+            encoded(script(self.dialect)),
+            shared=shared(self.dialect, compiler=compiler),
             folders=triton_kernels.folders() if self.dialect == "triton" else None,
             warm=True,
         )
