@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
@@ -37,6 +37,14 @@ TASKS, ATTACKED, KEPT, BATCH, MOST = 200, 5, 4, 16, 10
 FILLER: Final = "Let's solve this problem step by step."
 Texts = Callable[[Task, Task], Mapping[str, str]]
 """Of a task and another one: the right text, by the name ``demonstration``, and wrong ones."""
+
+
+class Scored(Protocol):
+    """Something that scores texts of a task."""
+
+    async def scores(self, task: Task, texts: Sequence[str]) -> list[Score]:
+        """The scores of texts."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,7 @@ def _derived(task: Task, text: str) -> bool:
 
 
 def measured(
-    name: str, judged: Judged, tasks: Sequence[Task], texts: Texts, right: Callable[[Task, str], bool], budget: int
+    name: str, judged: Scored, tasks: Sequence[Task], texts: Texts, right: Callable[[Task, str], bool], budget: int
 ) -> Row:
     """All numbers of a reward."""
     row, by_kind = Row(name=name), dict[str, list[float]]()
@@ -167,7 +175,7 @@ def measured(
     return row
 
 
-def climbed(judged: Judged, task: Task, starts: list[str], budget: int) -> dict[str, float]:
+def climbed(judged: Scored, task: Task, starts: list[str], budget: int) -> dict[str, float]:
     """Texts with their rewards: edits of the starts and of the best so far."""
     rng, known = Random(f"climb:{task.key}"), dict[str, float]()
     pool = [*BITS, *(piece for text in starts for piece in pieces(text))]

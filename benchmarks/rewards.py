@@ -30,6 +30,7 @@ import numpy as np
 
 from benchmarks import _reward_lists as _lists
 from benchmarks._design_cases import MODELS, captions, designs
+from benchmarks._memory_cases import memories
 from benchmarks._model_cases import increments, teaching
 from benchmarks._reward_cheats import Cheat, cheats
 from benchmarks._reward_rows import Row, share
@@ -200,6 +201,7 @@ OTHERS: Final[Mapping[str, Callable[[int], Row]]] = {
     **{f"captions (208), {model}": captions(model) for model in MODELS},
     "increments (100)": increments,
     "teaching (313)": teaching,
+    "memories (91)": memories,
 }
 """Rewards that do not score one text of a task."""
 
