@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from posttrain.components.tasks.kernels import Kernels
+from posttrain.components.tasks.kernels import CASES, Kernels
 from posttrain.datasets.kernel_programs import BY_LEVEL, PROGRAMS
 from posttrain.grading.kernel_references import open_references
 from posttrain.grading.kernel_values import TOLERANCE, cases_of, difference, drawn, packed, unpacked
@@ -20,6 +20,8 @@ from posttrain.types import Task
 
 ROOT = Path(__file__).parents[3]
 TRITON = ROOT / ".triton"
+WHOLE = 120
+"""Tasks in Triton of which all cases are run, three for each program; of the others one, in turn."""
 
 
 def test_there_are_forty_programs_in_five_levels() -> None:
@@ -42,9 +44,17 @@ def test_a_share_of_the_demonstrations_calls_the_library() -> None:
     assert shown.demonstrations[0] == f"import torch\n\n\n{shown.fields['reference']}"
 
 
-def wrong(task: Task, opened: Any, closed: Any, entry: Any, answer: Any, rng: np.random.Generator) -> str:
-    """How the demonstration differs from the reference; empty where it does not."""
-    cases = [drawn(case, rng) for case in cases_of(task.fields["inputs"])]
+def wrong(
+    task: Task,
+    opened: Any,
+    closed: Any,
+    entry: Any,
+    answer: Any,
+    rng: np.random.Generator,
+    places: slice = slice(None),
+) -> str:
+    """How the demonstration differs from the reference in some cases; empty where it does not."""
+    cases = [drawn(case, rng) for case in cases_of(task.fields["inputs"])[places]]
     sent = [[packed(argument) for argument in case] for case in cases]
     expected = answer({"source": task.fields["reference"], "function": "f", "cases": sent})
     assert not isinstance(expected, str), expected
@@ -73,10 +83,10 @@ def test_a_thousand_demonstrations_in_the_toy_language_are_right_by_execution() 
     importlib.util.find_spec("triton") is None and not (TRITON / "triton").is_dir(),
     reason="Triton is not here: pip install 'posttrain[triton]'",
 )
-def test_demonstrations_in_triton_are_right_in_the_interpreter(tmp_path: Path) -> None:
-    """Each of the forty, in a process of its own: whether Triton interprets is settled when it is imported."""
+def test_a_thousand_demonstrations_in_triton_are_right_in_the_interpreter(tmp_path: Path) -> None:
+    """In a process of their own: whether Triton interprets is settled when it is imported."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT), str(TRITON)])
-    code = f"from tests.components.tasks.test_kernels import in_triton; in_triton({str(tmp_path)!r}, 120)"
+    code = f"from tests.components.tasks.test_kernels import in_triton; in_triton({str(tmp_path)!r}, 1000)"
     variables = {**os.environ, "PYTHONPATH": path, "TRITON_INTERPRET": "1", "TRITON_CACHE_DIR": str(tmp_path)}
     found = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr[-2000:]
@@ -94,8 +104,11 @@ def in_triton(folder: str, size: int) -> None:
     small = sys.modules["torch"]  # what programs see
     for place, task in enumerate(tasks):
         sys.modules["torch"] = small
+        for known in ("written", "reached", "found_launches"):  # of a process that runs one program
+            space[known].clear()
         own = space["space_of"](place, task.demonstrations[0], "", "f")
         sys.modules["torch"] = torch
-        fault = wrong(task, space["opened"], space["closed"], own["f"], answer, rng)
+        places = slice(None) if place < WHOLE else slice(place % CASES, place % CASES + 1)
+        fault = wrong(task, space["opened"], space["closed"], own["f"], answer, rng, places)
         assert not fault, fault
-    assert len({task.fields["program"] for task in tasks}) >= 38
+    assert size < 1000 or len({task.fields["program"] for task in tasks}) == 40
