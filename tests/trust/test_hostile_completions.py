@@ -48,6 +48,19 @@ KERNELS = {
     "forks": "import os\nwhile True: os.fork()\n",
     "large": KERNEL.replace("42", "9 ** 9 ** 9"),
 }
+QUERIES = {
+    "for ever": "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n",
+    "memory": "WITH RECURSIVE n(x) AS (SELECT zeroblob(100000000) UNION ALL SELECT x FROM n) SELECT x FROM n",
+    "products": f"SELECT count(*) FROM {', '.join(f'(SELECT 1 UNION SELECT 2) t{n}' for n in range(40))}",
+}
+CIRCUITS = {
+    "for ever": CASES["verilog"].gold.replace("endmodule", "initial forever #0; endmodule"),
+    "large": CASES["verilog"].gold.replace(
+        "endmodule",
+        "genvar g; generate for (g = 0; g < 9999999; g = g + 1) begin : b wire w; end endgenerate endmodule",
+    ),
+    "itself": CASES["verilog"].gold.replace("endmodule", "add inner(a, y); endmodule"),
+}
 LOOP = "def f(a):\n    n = 0\n    while n < a:\n        n += 1\n    if n == 41:\n        return 1"
 FORMULAS = {
     name: rf"\boxed{{{text}}}"
@@ -78,6 +91,9 @@ GIVEN: Mapping[str, tuple[dict[str, Any], Task | None, Mapping[str, str]]] = {
         {"far": "assert f(10000000000000) == 9"},
     ),
     "kernel": ({}, None, KERNELS),
+    "python_tests": ({}, None, RUN),
+    "sql": ({}, None, QUERIES),
+    "verilog": ({}, None, CIRCUITS),
     "branch_distance": (
         {},
         Task(key="t", prompt="t", fields={"source": LOOP, "line": 6}),
@@ -90,11 +106,8 @@ WIDER = {
     "counted_work": "Valgrind runs a program 20 to 50 times slower; it counts instructions",
     "function": "a function of the user's may load a model; its limits are the user's to set",
     "reasoning_gym": "some verifiers of the library solve the task first, whatever the answer is",
-    "io_tests": "limits of several tests of a program, of languages that compile at first",
-    "python_tests": "limits of all tests of a program together",
+    "io_tests": "a limit of one run of a program, and tasks of contests are given several seconds",
     "openai_grader": "limits of a program that the user gives",
-    "sql": "limits of queries on a database of the user's",
-    "verilog": "limits of the compiler and the simulation of a circuit",
 }
 """Rewards whose limits are wider by default, and why; those of the models' programs are killed at theirs."""
 

@@ -57,7 +57,7 @@ class PythonTests(Reward):
     """Reward of a completion without a program."""
     references: NonNegativeInt = MOST_CHECKED
     """Most reference programs that are run before training; of more tasks some, evenly spread."""
-    limits: Limits = Limits(cpu_s=5.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of one program, for all its tests together."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which programs may be run: see ``posttrain doctor``."""

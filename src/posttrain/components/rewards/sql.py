@@ -88,7 +88,7 @@ class SQL(Reward):
     """Reward of a query with other rows, and of one that fails."""
     missing: float = 0.0
     """Reward of a completion without a query."""
-    limits: Limits = Limits(cpu_s=10.0, output_kb=4096)
+    limits: Limits = Limits(cpu_s=1.0, output_kb=4096)
     """Limits of one query, the creation of the database included."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which queries may be run: see ``posttrain doctor``."""

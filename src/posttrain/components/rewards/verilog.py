@@ -53,7 +53,7 @@ class Verilog(Reward):
     """Smallest share of correct rows of a passing module."""
     broken: float = 0.0
     """Reward of a module that does not compile, and of a completion without a module."""
-    limits: Limits = Limits(cpu_s=10.0)
+    limits: Limits = Limits(cpu_s=1.0)
     """Limits of a compilation, and of a simulation."""
     weakest: Tier = "cgroup"
     """The weakest sandbox in which simulations may be run: see ``posttrain doctor``."""
