@@ -204,7 +204,7 @@ def test_only_warm_python_jobs_without_files_are_forked() -> None:
 SHARED = "import json, os\ntoken, seen = os.urandom(8).hex(), []\n"
 
 
-def test_jobs_share_one_run_of_the_beginning_and_no_change_of_it(forking: Pool) -> None:
+def test_jobs_share_one_run_of_the_first_part_and_no_change_of_it(forking: Pool) -> None:
     job = python_job(
         b"import sys\nsys.stdin.read(); seen.append(1); json.dumps = None\nprint(token, seen, __name__)",
         warm=True,
@@ -218,18 +218,18 @@ def test_jobs_share_one_run_of_the_beginning_and_no_change_of_it(forking: Pool) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["destructors", "at exit", "exception", "names", "pickles", "thread goes on"])
-def test_a_job_with_a_shared_beginning_ends_as_a_started_one(forking: Pool, name: str) -> None:
+def test_a_job_with_a_shared_part_ends_as_a_started_one(forking: Pool, name: str) -> None:
     job = python_job(PROGRAMS[name].encode(), warm=True, shared="import json")
     assert claims(forking.run(job, ROOMY)) == claims(forking.run(replace(job, warm=False), ROOMY))
 
 
-def test_lines_of_a_job_with_a_shared_beginning_are_those_of_the_script(forking: Pool) -> None:
+def test_lines_of_a_job_with_a_shared_part_are_those_of_the_script(forking: Pool) -> None:
     job = python_job(b"def f(): 1 / 0\n\nf()", warm=True, shared=SHARED)
     lines = [re.findall(rb"line (\d+)", forking.run(own, ROOMY).stderr) for own in (job, replace(job, warm=False))]
     assert lines[0] == lines[1] == [b"7", b"5"]
 
 
-def test_a_beginning_that_fails_is_no_verdict(forking: Pool) -> None:
+def test_a_shared_part_that_fails_is_no_verdict(forking: Pool) -> None:
     result = forking.run(python_job(b"print(1)", warm=True, shared="raise KeyError('lost')"), ROOMY)
     assert result.outcome == "sandbox_error" and "KeyError: 'lost'" in result.explanation
 

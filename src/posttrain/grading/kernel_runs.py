@@ -107,7 +107,7 @@ class Run:
 
 
 def shared(dialect: Dialect, *, compiler: bool = False) -> str:
-    """The beginning of the sandbox's script, which forked jobs share: what does not depend on programs."""
+    """The part of the script that forked jobs share: what does not depend on programs."""
     if dialect == "toy":
         return _IMPORTS
     start = f"interpreted = {not compiler}\n{triton_kernels.START}{_IMPORTS}{triton_kernels.LIBRARY}"

@@ -270,7 +270,7 @@ def end(code: int) -> None:
 KNOWN = {*sys.modules} - {"__main__"}
 """Modules that are there before a job."""
 FROZEN: list[dict[str, object]] = []
-"""The namespace of a script with a shared beginning, which is not collected at the end, since it is as old as that."""
+"""The namespace of a script with a shared part, which is not collected at the end, since it is as old as that."""
 
 if __name__ == "__main__":
     program, space = main()

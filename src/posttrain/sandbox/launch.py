@@ -112,7 +112,7 @@ def python_job(
 ) -> Job:
     """A Python program with the standard library, and no more, of the interpreter that runs this.
 
-    `shared` is a trusted beginning of the script, such as imports: forked jobs share one run of it.
+    `shared` is a trusted first part of the script, such as imports: forked jobs share one run of it.
     """
     binary, home = python_folder()
     text = script.decode()
