@@ -112,7 +112,7 @@ def _programs() -> Iterator[Cheat]:
         "def f(x, y):\n    out = empty(x)\n    k[len(x)](x, y, out)\n    return out\n"
     )
     values = Kernel(dialect="toy", weakest=ANY)
-    reward = Gated(of=values, gates={"uses": RULE})
+    reward = Gated(reward=values, gate={"uses": RULE})
     only = Kernel(dialect="toy", strict=False, compiles=False, weakest=ANY)
     launches = own.replace("return out", "return x + y")
     yield Cheat(96, "launches, then returns the sum", reward, task, launches.replace("x + y", "3 * x + y"), 0.0, 1.0)

@@ -156,7 +156,7 @@ def subjects() -> dict[str, Subject]:
             Suite(weakest=tier), Suites(size=60, inputs=500), size=60, drawn=suites_of, oracle=oracles.kills_all
         ),
         "kernel (96), toy": Subject(
-            Gated(of=toy, gates={"uses": RULE}),
+            Gated(reward=toy, gate={"uses": RULE}),
             in_toy,
             size=PROGRAMS,
             drawn=KernelCases(in_toy.load()),
@@ -164,7 +164,7 @@ def subjects() -> dict[str, Subject]:
             oracle=oracles.same_values,
         ),
         "kernel (96), Triton": Subject(
-            Gated(of=triton, gates={"uses": RULE}),
+            Gated(reward=triton, gate={"uses": RULE}),
             in_triton,
             size=PROGRAMS,
             drawn=KernelCases(in_triton.load()),

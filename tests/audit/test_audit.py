@@ -43,11 +43,11 @@ QUICK = {"cpu_s": 0.5, "wall_s": 30.0}
 """Limits that end a program soon."""
 SHIPPED = {
     "brevity": Shipped({"correct": "match"}),
-    "by_field": Shipped({"parts": {"sums": "match"}, "other": "match"}),
+    "routed": Shipped({"parts": {"sums": "match"}, "other": "match"}),
     "answer_set": Shipped(how={"form": "<answer>{answer}</answer>", "skip": ["equivalent"]}),  # items are no numbers
     "class_length": Shipped({"correct": "match"}),
     "calibrated": Shipped({"correct": "match"}, {"form": "{answer}\n<confidence>1</confidence>"}),
-    "cosine": Shipped({"correct": "match"}),
+    "shaped_length": Shipped({"correct": "match"}),
     "countdown": Shipped(),
     "ended": Shipped({"of": "match"}),
     "conversation": Shipped({"of": "match", "language": 0.0}),
@@ -58,7 +58,7 @@ SHIPPED = {
     "format": Shipped(how={"form": "<think>so</think><answer>{answer}</answer>", "about": "form"}),
     "highest": Shipped({"parts": {"rule": "match"}}),
     "all_of": Shipped({"parts": {"rule": "match"}}),
-    "gated": Shipped({"of": "match", "gates": {"short": {"kind": "format", "tags": []}}}),
+    "gated": Shipped({"reward": "match", "gate": {"short": {"kind": "format", "tags": []}}}),
     "calls": Shipped(
         how={"form": "<call>{answer}</call>", "skip": ["equivalent"]},  # calls are no numbers
         tasks={"kind": "tool_calls", "size": 3},

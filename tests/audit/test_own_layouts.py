@@ -103,7 +103,7 @@ def test_generated_repairs_have_the_maximum() -> None:
 
 def test_whose_layout_is_used() -> None:
     task = Task(key="k", prompt="p", answer="f(a=1)")
-    gated: Reward = Gated(of=ToolCalls(), gates={"short": Match()})
+    gated: Reward = Gated(reward=ToolCalls(), gate={"short": Match()})
     assert golds_of(gated, [task], "{answer}")[0][1] == ToolCalls().gold(task)
     [(_, own)] = golds_of(ToolCalls(), [task], "<x>{answer}</x>")
     assert (own.form, own.answer) == ("<x>{answer}</x>", "f(a=1)")

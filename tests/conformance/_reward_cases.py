@@ -273,18 +273,18 @@ CASES: dict[str, Case] = {
     "episodic_memory": Case(settings={"of": "match"}, gold="42"),
     "captions": Case(settings={"of": "match", "helpful": ["take"]}, gold="42"),
     "signed": Case(settings={"of": "match"}, gold="42"),
-    "gated": Case(settings={"of": "match", "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
+    "gated": Case(settings={"reward": "match", "gate": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}}, gold="42"),
     "constraints": Case(
         settings={"of": "match", "constraints": {"short": {"kind": "regex", "pattern": "^.{,2}$"}}, "baseline": 0.0},
         gold="42",
     ),
-    "by_field": Case(
+    "routed": Case(
         settings={"field": "verifier", "parts": {"numbers": "match"}},
         gold="42",
         task=Task(key="task", prompt=QUESTION, answer="42", fields={"verifier": "numbers"}),
         unfit=Task(key="unfit", prompt=QUESTION, fields={"verifier": "numbers"}),
     ),
-    "cosine": Case(settings={"correct": "match"}, gold="42"),
+    "shaped_length": Case(settings={"correct": "match"}, gold="42"),
     "ended": Case(settings={"of": "match"}, gold="42"),
     "per_step": Case(settings={"of": "match"}, gold="42"),
     "overlong": Case(settings={"of": "match"}, gold="42"),

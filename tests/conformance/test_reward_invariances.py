@@ -221,7 +221,7 @@ NONE: dict[str, str] = {
     ),
     **dict.fromkeys(("format", "regex", "repetition", "phrases", "segments", "ended", "overlong"), "form or length"),
     **dict.fromkeys(
-        ("brevity", "class_length", "cosine", "levels", "moded", "over_budget", "per_step"), "form or length"
+        ("brevity", "class_length", "shaped_length", "levels", "moded", "over_budget", "per_step"), "form or length"
     ),
     **dict.fromkeys(
         ("written_sum", "equations", "process", "derivation", "in_region", "picture"), "numbers in an order"
@@ -230,7 +230,7 @@ NONE: dict[str, str] = {
     **dict.fromkeys(("fields", "function", "conversation"), "another reward's, or one's own"),
     **dict.fromkeys(("audited", "ensemble", "highest", "by_role", "noisy", "raised", "shadow"), "composed: see PARTS"),
     **dict.fromkeys(("unreliable", "episodic_memory", "captions", "signed", "gated", "all_of"), "composed: see PARTS"),
-    **dict.fromkeys(("constraints", "by_field", "steered", "sum", "directional"), "composed: see PARTS"),
+    **dict.fromkeys(("constraints", "routed", "steered", "sum", "directional"), "composed: see PARTS"),
 }
 """Kinds that read nothing which has a name or an order of its own."""
 EXCEPTIONS = {
@@ -286,8 +286,8 @@ PARTS = {
     "all_of": {"parts": {"rule": "match", "form": {"kind": "regex", "pattern": "4"}}},
     "by_role": {"parts": {"policy": "match", "other": {"kind": "regex", "pattern": "4"}}},
     "gated": {
-        "of": "match",
-        "gates": {"short": {"kind": "regex", "pattern": "^.{,2}$"}, "four": {"kind": "regex", "pattern": "4"}},
+        "reward": "match",
+        "gate": {"short": {"kind": "regex", "pattern": "^.{,2}$"}, "four": {"kind": "regex", "pattern": "4"}},
     },
     "constraints": {
         "of": "match",

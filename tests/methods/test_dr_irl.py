@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from posttrain.components.advantages.dynamic_scaling import DynamicScaling
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.shadow import Shadow
 from posttrain.components.tasks.guarded_requests import HARMS
 from posttrain.methods.policy_gradient.grpo import grpo
@@ -33,7 +33,7 @@ def test_it_is_grpo_with_a_reward_model_for_each_category() -> None:
     models = {"models.reference", *(f"models.reward_{category}" for category in HARMS)}
     assert {path.removeprefix("rl.") for path in changed} == {"reward", "advantage", "penalties.kl", *stages, *models}
     stage = recipe.stages["rl"]
-    assert isinstance(stage, RL) and isinstance(stage.reward, Shadow) and isinstance(stage.reward.of, ByField)
+    assert isinstance(stage, RL) and isinstance(stage.reward, Shadow) and isinstance(stage.reward.of, Routed)
     assert isinstance(stage.advantage, DynamicScaling)
     for category, part in stage.reward.of.parts.items():
         assert isinstance(part, RewardModel) and part.role == f"reward_{category}"

@@ -65,5 +65,5 @@ def test_a_kind_above_the_threshold_gives_no_rows_and_refining_goes_on_from_ther
 def test_an_unknown_kind_is_refused_before_sampling() -> None:
     recipe = override(redone(), ["tasks.domains=own"])
     context = RunContext(recipe, torch.device("cpu"))
-    with pytest.raises(UserError, match="the by_field reward has no part for it"):
+    with pytest.raises(UserError, match="the routed reward has no part for it"):
         context.check(context.first_models())

@@ -6,7 +6,7 @@ the task (prompt, answer, ...). The completions of a row are one group.
 
     posttrain score match answers.jsonl
     posttrain score ./mine.py:score answers.jsonl --out scored.jsonl
-    posttrain score gated answers.jsonl of=match 'gates={form: format}'
+    posttrain score gated answers.jsonl gate=format reward=match
     posttrain score comet answers.jsonl --model FOLDER
 """
 

@@ -7,9 +7,9 @@ first: that is the base that methods are compared from. The hundred tasks are su
 from dataclasses import replace
 
 from posttrain.components.optimizers.adamw import AdamW
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.knights import Knights as Solved
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.schedules.cosine import Cosine
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -46,7 +46,7 @@ def hundred_sums() -> Recipe:
         stages={"base": base, "rl": stage},
         evaluation=Evaluation(
             tasks=Mixture(sources=tested, domains="source"),
-            verifier=ByField(parts={"sums": Match(), "knights": Solved()}),
+            verifier=Routed(parts={"sums": Match(), "knights": Solved()}),
             sampling=Sampling(max_tokens=256),
         ),
     )

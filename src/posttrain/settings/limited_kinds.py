@@ -9,11 +9,11 @@ from dataclasses import replace
 
 from posttrain.components.filters.zero_variance import ZeroVariance
 from posttrain.components.rewards import Reward
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.constraints import Constraints
 from posttrain.components.rewards.gated import Gated
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.regex import Regex
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.tasks.mixture import Mixture
 from posttrain.evaluation.settings import Evaluation
 from posttrain.recipes.changes import rl_of
@@ -33,7 +33,7 @@ RIGHT: dict[str, Reward] = {
 def limited_kinds() -> Recipe:
     """40 steps of 16 tasks with 4 rollouts each."""
     recipe = several_kinds()
-    answers, limits = ByField(parts=RIGHT), ByField(parts=LIMITS)
+    answers, limits = Routed(parts=RIGHT), Routed(parts=LIMITS)
     reward = Constraints(of=answers, constraints={"limits": limits})
     stage = replace(rl_of(recipe), steps=40, reward=reward, filters={"zero_variance": ZeroVariance()})
     sources = {name: source for name, source in of_kinds(seed=0, size=400).items() if name in LIMITS}
@@ -42,5 +42,5 @@ def limited_kinds() -> Recipe:
         name="limited_kinds",
         tasks=Mixture(sources=sources, domains="source"),
         stages={"rl": stage},
-        evaluation=Evaluation(verifier=Gated(of=answers, gates={"limits": limits}), holdout=200),
+        evaluation=Evaluation(verifier=Gated(reward=answers, gate={"limits": limits}), holdout=200),
     )

@@ -12,9 +12,9 @@ from posttrain.components.annotators.feedback import Feedback
 from posttrain.components.annotators.noise import Noise
 from posttrain.components.annotators.several import Several
 from posttrain.components.optimizers.adamw import AdamW
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.principle_logit import PrincipleLogit
 from posttrain.components.rewards.regex import Regex
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.feedback_items import TEMPLATE, FeedbackItems
 from posttrain.components.tasks.reviewed_replies import ReviewedReplies
@@ -47,7 +47,7 @@ def reviewed_replies() -> Recipe:
         learner=Learning(optimizer=AdamW(lr=3e-4)),
         audit=MEASURED,
     )
-    checked = ByField(
+    checked = Routed(
         field="principle", parts={"polite": Regex(pattern="please"), "short": Regex(pattern=r"^\s*.{1,16}$")}
     )
     recipe = replace(

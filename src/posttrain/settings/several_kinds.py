@@ -7,8 +7,8 @@ verifier; the evaluation gives the accuracy of each (`accuracy_by_domain`).
 from dataclasses import replace
 
 from posttrain.components.rewards import Reward
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -29,7 +29,7 @@ def several_kinds() -> Recipe:
     """Arithmetic and four kinds of exercises, 60 steps of 16 tasks with 4 rollouts each."""
     recipe = arithmetic()
     rollout = Independent(n=4, sampling=Sampling(max_tokens=64))
-    stage = replace(rl_of(recipe), steps=60, rollout=rollout, reward=ByField(parts=VERIFIERS))
+    stage = replace(rl_of(recipe), steps=60, rollout=rollout, reward=Routed(parts=VERIFIERS))
     return replace(
         recipe,
         name="several_kinds",

@@ -24,7 +24,7 @@ from posttrain.recipes.tree import Recipe
 from posttrain.settings.arithmetic import arithmetic
 from posttrain.settings.demonstrations import demonstrations
 
-DERIVED = Gated(of=Match(extract=("last_number",)), gates={"derived": Regex(pattern=r"=-?\d+\s*####")})
+DERIVED = Gated(reward=Match(extract=("last_number",)), gate={"derived": Regex(pattern=r"=-?\d+\s*####")})
 """Whether an explanation's last step has the solution."""
 
 

@@ -29,7 +29,7 @@ def tool_calls() -> Recipe:
     stage = replace(
         rl_of(recipe),
         rollout=Independent(n=8, sampling=Sampling(max_tokens=64)),
-        reward=Gated(of=Calls(), gates={"form": Format(tags=("think", "call"))}),
+        reward=Gated(reward=Calls(), gate={"form": Format(tags=("think", "call"))}),
         learner=Learning(optimizer=AdamW(lr=4e-4)),
     )
     return replace(

@@ -8,7 +8,7 @@ from typing import Final
 
 from posttrain.components.environments.two_tools import TwoTools
 from posttrain.components.optimizers.adamw import AdamW
-from posttrain.components.rewards.by_field import ByField
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.tool_use import ToolUse
 from posttrain.components.rollouts.turns import Turns
 from posttrain.components.shapes.decoder import Decoder
@@ -37,7 +37,7 @@ def two_tools() -> Recipe:
     environment, tasks = TwoTools(), Lookups(size=1000, maths=0.2, largest=9)
     shown = Played(tasks=tasks, environment=environment)
     imitation = replace(sft_of(demonstrations()), tasks=shown, epochs=3.0, learner=Learning(optimizer=AdamW(lr=3e-3)))
-    reward = ByField(parts={"questions": ToolUse(bonus=0.0), "maths": ToolUse(scale="maths")}, other=ToolUse(bonus=0.0))
+    reward = Routed(parts={"questions": ToolUse(bonus=0.0), "maths": ToolUse(scale="maths")}, other=ToolUse(bonus=0.0))
     stage = replace(
         rl_of(recipe),
         steps=40,

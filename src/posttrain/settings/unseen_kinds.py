@@ -7,8 +7,8 @@ audit only measures.
 
 from dataclasses import replace
 
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks import Tasks
 from posttrain.components.tasks.mixture import Mixture
@@ -29,7 +29,7 @@ def unseen_kinds() -> Recipe:
     recipe = several_kinds()
     shown, bare = of_kinds(seed=0, size=SHOWN), of_kinds(seed=2, size=900, demonstrate=False)
     sources: dict[str, Tasks] = {name: Mixture(sources={"shown": shown[name], "bare": bare[name]}) for name in TRAINED}
-    reward = ByField(parts={name: VERIFIERS[name] for name in TRAINED})
+    reward = Routed(parts={name: VERIFIERS[name] for name in TRAINED})
     stage = replace(
         rl_of(recipe),
         steps=24,
@@ -44,6 +44,6 @@ def unseen_kinds() -> Recipe:
         evaluation=Evaluation(
             tasks=Mixture(sources=of_kinds(seed=1, size=60), domains="source"),
             holdout=300,
-            verifier=ByField(parts=VERIFIERS, other=Match()),
+            verifier=Routed(parts=VERIFIERS, other=Match()),
         ),
     )

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.constraints import CALIBRATED, Constraints, calibrated
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.regex import Regex
+from posttrain.components.rewards.routed import Routed
 from posttrain.errors import UserError
 from posttrain.types import Task
 from tests.components.rewards.judging import judge
@@ -57,7 +57,7 @@ def test_the_first_demonstration_is_the_baseline_where_there_is_none() -> None:
 
 
 def test_no_task_is_scored_by_the_constraints_of_another() -> None:
-    limits = ByField(parts={"sums": SHORT, "words": Regex(pattern="^[a-z ]+$")})
+    limits = Routed(parts={"sums": SHORT, "words": Regex(pattern="^[a-z ]+$")})
     reward = Constraints(of=Regex(pattern="42|ab"), constraints={"limits": limits}, baseline=0.0)
     assert judge(reward, "ab c", Task(key="t", prompt="?", domain="words")).value > 0.5
     assert judge(reward, "ab c", Task(key="t", prompt="?", domain="sums")).value == 0.0

@@ -88,7 +88,7 @@ def arms(dialect: str) -> list[Reward]:
     """Tests only, behind the rule, values of kernels, and all of it."""
     full = Kernel(dialect="triton" if dialect == "triton" else "toy", weakest=tier_for())
     only = replace(full, strict=False, compiles=False)
-    return [only, Gated(of=only, gates={"uses": RULE}), full, Gated(of=full, gates={"uses": RULE})]
+    return [only, Gated(reward=only, gate={"uses": RULE}), full, Gated(reward=full, gate={"uses": RULE})]
 
 
 def rewards_of(rewards: Sequence[Reward], texts: Sequence[str], task: Task = TASK) -> list[tuple[int, ...]]:

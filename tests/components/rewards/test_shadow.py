@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.shadow import Shadow
 from posttrain.types import Group, Score, Segment, Task, Trajectory
 from tests.builders import ScriptedSampler
@@ -49,7 +49,7 @@ def test_gaps_and_similarities_by_hand() -> None:
 
 
 def test_the_model_of_the_domain_alone_scores() -> None:
-    of = ByField(parts={"crime": RewardModel(role="other"), "lie": RewardModel(role="missing")})
+    of = Routed(parts={"crime": RewardModel(role="other"), "lie": RewardModel(role="missing")})
     assert "role 'other'" in scores(Shadow(of=of), "no")[0].explanation
     assert Shadow(of=of).roles == {"other", "missing"}
 

@@ -1,7 +1,7 @@
 """Domains in fixed shares: a domain is drawn for each task, and then the next unseen task of it.
 
 Source: MoDoMoDo, arXiv:2505.24871, section 3: a point of the simplex over data sets is drawn from, each with its own
-reward (`rewards/by_field`). `posttrain diagnose mixture RUNS...` proposes the shares of a further run from those of
+reward (`rewards/routed`). `posttrain diagnose mixture RUNS...` proposes the shares of a further run from those of
 earlier ones and their scores.
 
 A domain that is used up begins again in a new order, which ``exhausted`` counts; without shares, or with one domain,

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from pydantic_core import PydanticCustomError
@@ -80,6 +80,8 @@ class Gold:
 
 class Reward(Component):
     """Scores the trajectories of a group."""
+
+    RENAMED_KINDS: ClassVar = {"by_field": "routed", "cosine": "shaped_length"}
 
     @property
     def wrapped(self) -> "Mapping[str, Reward]":

@@ -7,7 +7,7 @@ reward of a completion, and r_0 that of a stored baseline answer to the same pro
     R = c where all constraints of the prompt's task are kept, else 0
 
 A constraint is a reward with a status; ``ok`` is kept. Constraints that belong to some tasks only are chosen by
-`by_field`: ``constraints={brief: {kind: by_field, parts: {sums: ..., copy: ...}}}``. The baseline answer is the
+`routed`: ``constraints={brief: {kind: routed, parts: {sums: ..., copy: ...}}}``. The baseline answer is the
 field ``baseline`` of the task, or else its first demonstration. Both numbers are parts of the score, c also where a
 constraint is broken, so that losses of pairs can choose the lowest of those.
 

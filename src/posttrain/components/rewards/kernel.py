@@ -3,7 +3,7 @@
 Source: the execution reward of AutoTriton, arXiv:2507.05687, section 3.3: 1 where all tests pass, 0 otherwise; no
 partial credit, nothing for speed. A rule on the text (`rewards/uses`) belongs before it:
 
-    {kind: gated, of: {kind: kernel, dialect: triton}, gates: {uses: {kind: uses, define: [triton.jit], ...}}}
+    {kind: gated, reward: {kind: kernel, dialect: triton}, gate: {uses: {kind: uses, define: [triton.jit], ...}}}
 
 A task has the fields ``reference`` (Python with torch), ``function`` (its name, and that of the program's entry point;
 ``f`` without the field) and ``inputs``: a list of cases, each a list of arguments, arrays as ``float32[3,17]``.

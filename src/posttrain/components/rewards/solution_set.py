@@ -5,8 +5,8 @@ There is no partial credit: a missing one and an additional one both score 0, an
 
 The list is what follows the last `marker`, separated by `separator`; white space is ignored, and repetitions too. The
 task's solutions are its field ``solutions``. With ``need: one`` one correct solution is enough, and others may be
-wrong. The form of what comes before is a gate: ``{kind: gated, of: solution_set, gates: {form: {kind: format, tags:
-[tot]}}}``.
+wrong. The form of what comes before is a gate: ``{kind: gated, gate: {kind: format, tags: [tot]}, reward:
+solution_set}``.
 
 Differs: the magnitudes of the paper's reward are not published.
 """

@@ -43,7 +43,7 @@ class ToolUse(Reward):
     """Scores the answer in a box, and the use of tools."""
 
     scale: Literal["questions", "maths"] = "questions"
-    """Which of the two scales; ``by_field`` chooses one by the task."""
+    """Which of the two scales; ``routed`` chooses one by the task."""
     bonus: NonNegativeFloat = 0.1
     """Added to a question's F1 above 0 if both tools are used."""
     bonus_for: Literal["executed", "text"] = "executed"

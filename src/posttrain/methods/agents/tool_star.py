@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.components.environments.two_tools import TwoTools
-from posttrain.components.rewards.by_field import ByField
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.tool_use import ToolUse
 from posttrain.components.rollouts.turns import Turns
 from posttrain.methods.policy_gradient.grpo import grpo
@@ -55,7 +55,7 @@ def tool_star(recipe: Recipe | None = None) -> Recipe:
     stage = replace(
         stage,
         rollout=rollout,
-        reward=ByField(parts={"questions": questions, "maths": maths}, other=questions),
+        reward=Routed(parts={"questions": questions, "maths": maths}, other=questions),
         learner=several_updates(stage.learner, epochs=2),
     )
     return with_stage(replace(recipe, name="tool_star"), stage)

@@ -10,7 +10,7 @@ what it gets wrong and right makes the next set, 2 to 1; there are twice the rol
     posttrain run fleming_r1 'tasks={kind: mixture, sources: {mine: mine.jsonl, graph: knowledge_graph}}'
 
 Wrong answers alone: `mined_1.selection.right=0 mined_2.selection.right=0`. A model that reasons already skips the cold
-start: `sft.max_steps=1`. The reward is the setting's; a form: `reward={kind: gated, of: ..., gates: {form: format}}`.
+start: `sft.max_steps=1`. The reward is the setting's; a form: `reward={kind: gated, gate: format, reward: ...}`.
 
 Differs: hard and simple are by the model's own answers, where a language model labels them in the paper; a teacher that
 sees the answer, and goes back and corrects hard chains, is here the chain that the graph gives. Steps are shared evenly

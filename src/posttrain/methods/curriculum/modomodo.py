@@ -6,7 +6,7 @@ are proposed by credit (`alpha`, `coli`, `norm`) or by a quadratic surface, and 
 task, KL 0.04, every group.
 
     posttrain run modomodo tasks=mine.jsonl curriculum.shares='{charts: 1, maps: 2}' \\
-        reward='{kind: by_field, parts: {charts: match, maps: boxes}}'    # columns: prompt, answer, domain
+        reward='{kind: routed, parts: {charts: match, maps: boxes}}'    # columns: prompt, answer, domain
     posttrain diagnose mixture runs/modomodo-*    # proposes shares for the next run, by every rule
 
 Without shares all domains are alike ("All"). The paper's largest gain is that of `norm`; the surface's best run is

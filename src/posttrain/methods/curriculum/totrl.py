@@ -9,7 +9,7 @@ then equality of the set of solutions. 1,440 Sudoku of six rows and alphametics 
     posttrain run totrl 'tasks={kind: puzzles, names: [alphametic, sudoku], size: 1440}' model=FOLDER
 
 For a chat model the empty block is `no_thinking.rollout.prefix="<think>\n\n</think>\n\n"`; a form of the tree:
-`reward={kind: gated, of: solution_set, gates: {form: {kind: format, tags: [tot]}}}`, in both stages. The second stage
+`reward={kind: gated, gate: {kind: format, tags: [tot]}, reward: solution_set}`, in both stages. The second stage
 alone is `no_thinking.steps=1`; one solution is enough with `reward.need=one`.
 
 Differs: unverified. Whether the advantage is divided by the std, the number of rollouts, rates, and the split of steps

@@ -77,7 +77,7 @@ def confucius3(recipe: Recipe | None = None) -> Recipe:
 
 def gated(reward: Reward) -> Reward:
     """The reward as +1 and -1, behind gates for the format and for repetition."""
-    return Gated(gates={"form": Format(), "repetition": Repetition()}, of=signed(reward), failed=-1.0)
+    return Gated(gate={"form": Format(), "repetition": Repetition()}, reward=signed(reward), otherwise=-1.0)
 
 
 def lengthened(stage: RL, by: int) -> RL:

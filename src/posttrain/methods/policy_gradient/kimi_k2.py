@@ -51,8 +51,8 @@ from posttrain.components.pairings.extremes import Extremes
 from posttrain.components.reducers.by_origin import ByOrigin as ByOriginReducer
 from posttrain.components.reducers.sequences import Sequences
 from posttrain.components.reducers.tokens import Tokens
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.over_budget import OverBudget
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.wins import Wins
 from posttrain.components.rollouts.budgeted import Budgeted
 from posttrain.components.selections.paired import Paired
@@ -87,7 +87,7 @@ def kimi_k2(recipe: Recipe | None = None) -> Recipe:
     recipe = kimi_k1_5(before)
     plain, stage = rl_of(before), rl_of(recipe)
     sampling = sampling_of(plain)
-    wins = ByField(parts={OPEN: Wins()}, other=plain.reward)
+    wins = Routed(parts={OPEN: Wins()}, other=plain.reward)
     rate: Any = getattr(stage.learner.optimizer, "lr")  # noqa: B009, whichever optimizer the setting has
     start = HOTTER * (sampling.temperature or 1.0)
     changed = replace(

@@ -56,7 +56,7 @@ def autotriton(recipe: Recipe | None = None) -> Recipe:
     own = stage.reward if isinstance(stage.reward, Kernel) else Kernel()
     stage = replace(
         stage,
-        reward=Gated(of=replace(own, strict=True, compiles=True), gates={"uses": RULE}),
+        reward=Gated(reward=replace(own, strict=True, compiles=True), gate={"uses": RULE}),
         filters=every_group(stage),
         penalties={**stage.penalties, "kl": KL()},
         reducer=Sequences(),

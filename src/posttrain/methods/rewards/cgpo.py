@@ -12,7 +12,7 @@ The two other rules: `posttrain run cgpo advantage.rule=crraft`, and
     posttrain run cgpo advantage.rule=codpo
         "objective={kind: pairwise, pairs: extremes, loss: {kind: rpo, eta: 5, length: mean, times_beta: false}}"
 
-Tasks may have rewards and constraints of their own, chosen by `by_field`; no task is scored by those of another.
+Tasks may have rewards and constraints of their own, chosen by `routed`; no task is scored by those of another.
 
 Differs: numbers of rollouts, learning weights and K are one for all tasks; the paper has its own for each, and its
 values are not known.

@@ -33,8 +33,8 @@ from posttrain.components.advantages.dynamic_scaling import DynamicScaling
 from posttrain.components.optimizers.adamw import AdamW
 from posttrain.components.penalties.kl import KL
 from posttrain.components.reducers.sequences import Sequences
-from posttrain.components.rewards.by_field import ByField
 from posttrain.components.rewards.reward_model import RewardModel
+from posttrain.components.rewards.routed import Routed
 from posttrain.components.rewards.shadow import Shadow
 from posttrain.components.rollouts.independent import Independent
 from posttrain.components.tasks.guarded_requests import HARMS
@@ -58,7 +58,7 @@ def dr_irl(recipe: Recipe | None = None) -> Recipe:
     recipe = keep_verifier(grpo(recipe or guarded_requests()))
     stage = rl_of(recipe)
     roles = {category: f"reward_{category}" for category in HARMS}
-    routed = ByField(parts={category: RewardModel(role=role) for category, role in roles.items()})
+    routed = Routed(parts={category: RewardModel(role=role) for category, role in roles.items()})
     penalties = {**stage.penalties, "kl": KL(coefficient=0.04)}
     rewards = InverseRL(
         by_domain=roles,

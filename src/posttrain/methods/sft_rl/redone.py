@@ -6,7 +6,7 @@ the model itself; then DAPO again from there, with emphasis on hard tasks, on ab
 loss is the mean over the tokens of each sequence, then over sequences (equation 6; not DAPO's mean over tokens), with a
 higher upper clip, without a KL; groups that are all right or all wrong are left out.
 
-    posttrain run redone tasks=mine.jsonl reward='{kind: by_field, field: kind, parts: {sums: match, facts: label}}'
+    posttrain run redone tasks=mine.jsonl reward='{kind: routed, field: kind, parts: {sums: match, facts: label}}'
 
 Columns: prompt, answer, completion (to imitate), and the kind, as domain for `repair` too. `repair.selection` has the
 threshold and the share. A stage without a weak kind is left out, with a note.

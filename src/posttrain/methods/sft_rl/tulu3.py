@@ -14,7 +14,7 @@ ppo_vllm_thread_ray_gtrl.py). Each stage starts from the model of the one before
 Training prompts whose 8-grams cover more than half of a held-out prompt are left out.
 
     posttrain run tulu3 tasks=mine.jsonl model=FOLDER    # columns: prompt, completion, answer
-    posttrain run tulu3 tasks=mine.jsonl reward='{kind: by_field, field: set, parts: {sums: match, facts: label}}'
+    posttrain run tulu3 tasks=mine.jsonl reward='{kind: routed, field: set, parts: {sums: match, facts: label}}'
     posttrain run tulu3 --sets sums=a.jsonl,words=b.jsonl    # every set after every stage; `posttrain stages RUN`
 
 The pairs are a right and a wrong one of four rollouts of the SFT model (`dpo.selection=null` takes those of the data).

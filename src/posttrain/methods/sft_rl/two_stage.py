@@ -31,8 +31,8 @@ from typing import Final
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.penalties.kl import KL
 from posttrain.components.rewards.brevity import Brevity
-from posttrain.components.rewards.cosine import Cosine
 from posttrain.components.rewards.regex import Regex
+from posttrain.components.rewards.shaped_length import ShapedLength
 from posttrain.components.rewards.sum import Sum
 from posttrain.methods.policy_gradient.grpo import grpo
 from posttrain.methods.sft_rl.sft import with_imitation
@@ -68,7 +68,7 @@ def two_stage(recipe: Recipe | None = None) -> Recipe:
     sampling = sampling_of(stage)
     limit = round(CHARACTERS * sampling.max_tokens)
     rewards = {
-        "answer": Brevity(correct=Cosine(correct=stage.reward, limit=limit)),
+        "answer": Brevity(correct=ShapedLength(correct=stage.reward, limit=limit)),
         "format": Regex(pattern=IN_THOUGHTS),
     }
     stage = replace(

@@ -2,12 +2,13 @@
 
 import pytest
 
-from posttrain.components.rewards.cosine import Cosine
+from posttrain.components.rewards import Reward
 from posttrain.components.rewards.match import Match
+from posttrain.components.rewards.shaped_length import ShapedLength
 from posttrain.types import Task
 from tests.components.rewards.judging import attempt, judge, score_all
 
-REWARD = Cosine(correct=Match(), limit=40)
+REWARD = ShapedLength(correct=Match(), limit=40)
 
 
 def padded(answer: str, length: int) -> str:
@@ -25,7 +26,7 @@ def test_by_hand(length: int, right: float, wrong: float) -> None:
 
 
 def test_a_line_by_hand() -> None:
-    line = Cosine(correct=Match(), limit=40, shape="linear")
+    line = ShapedLength(correct=Match(), limit=40, shape="linear")
     for length, right in ((10, 0.775), (20, 0.55), (40, 0.1), (80, 0.1)):
         assert judge(line, padded("42", length)).value == pytest.approx(right)
         assert judge(line, padded("41", length)).value == pytest.approx(-right)
@@ -44,11 +45,16 @@ def test_nothing_written_is_a_short_wrong_answer() -> None:
 
 def test_a_reference_that_cannot_be_read_rewards_no_rollout() -> None:
     """The release counts every rollout at such a task as right."""
-    numeric = Cosine(correct=Match(numeric="always"))
+    numeric = ShapedLength(correct=Match(numeric="always"))
     for gold in ("", "a sphere"):
         scores = score_all(numeric, *(attempt(text, Task(key="k", prompt="?", answer=gold)) for text in ("1", "2")))
         assert [score.status for score in scores] == ["error", "error"]
 
 
 def test_tokens_as_the_unit() -> None:
-    assert judge(Cosine(correct=Match(), limit=2, unit="tokens"), "#### 42").value == pytest.approx(0.1)
+    assert judge(ShapedLength(correct=Match(), limit=2, unit="tokens"), "#### 42").value == pytest.approx(0.1)
+
+
+def test_the_old_name_of_the_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="the reward 'cosine' was renamed: write shaped_length"):
+        Reward.find("cosine")

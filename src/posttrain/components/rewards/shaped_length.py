@@ -29,7 +29,7 @@ Line = tuple[float, float]
 
 
 @frozen
-class Cosine(Reward):
+class ShapedLength(Reward):
     """Scores right and wrong answers by their length."""
 
     correct: Reward

@@ -3,7 +3,7 @@
 Source: the verifiers of Tulu 3 (arXiv:2411.15124), chosen by the name of a row's data set; the rewards by type of task
 of RedOne 2.0 (arXiv:2511.07070).
 
-    reward={kind: by_field, field: verifier, parts: {sums: match, puzzles: countdown}}
+    reward={kind: routed, field: verifier, parts: {sums: match, puzzles: countdown}}
 
 Each part has a state of its own. A task whose field has another value is a mistake, found before anything is sampled;
 `other` scores those where it is given.
@@ -22,7 +22,7 @@ from posttrain.types import Group, Score, Task
 
 
 @frozen
-class ByField(Reward):
+class Routed(Reward):
     """Chooses the reward by a field of the task."""
 
     parts: Annotated[Mapping[str, Reward], Field(min_length=1)]
@@ -74,7 +74,7 @@ class ByField(Reward):
         if self.other is None:
             raise TaskFault(
                 task.key,
-                f"task {task.key} has the {self.field} '{value}', and the by_field reward has no part for it; "
+                f"task {task.key} has the {self.field} '{value}', and the routed reward has no part for it; "
                 f"{nearest(value, self.parts)}, or give reward.other for all others",
             )
         return ""
