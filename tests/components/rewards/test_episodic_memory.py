@@ -107,6 +107,31 @@ def test_memories_keep_the_newest_thoughts_and_questions_with_their_own_values()
 
 
 @pytest.mark.usefixtures("by_hand")
+def test_a_full_memory_does_not_shift_values_to_other_questions() -> None:
+    """Where the first question is dropped, the thoughts of each other one stay its own, and are compared with."""
+    reward, state = EpisodicMemory(of=Match(), explore=0.0, most_questions=2), dict[str, Any]()
+    for step, (question, words) in enumerate((("a", "west"), ("east", "east"), ("north", "north"))):
+        trained(reward, [thought(words, "4", question)], state, step)
+    trained(reward, [], state, 3)
+    assert state["success"] == {"east": ["east"], "north": ["north"]}
+    trained(reward, [thought("east", "5", "east"), thought("east", "5", "north")], state, 3)
+    assert [row[3] for row in state["new"]] == pytest.approx([0.0, math.sqrt(2)]), "shifted, it would be the reverse"
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_each_row_of_a_batch_has_its_own_question() -> None:
+    """The release stores all rows under the first row's question: north would then be compared with east."""
+    reward, state = EpisodicMemory(of=Match(), explore=0.0), dict[str, Any]()
+    batch = [thought("east", "4", "east"), thought("north", "4", "north"), thought("north", "5", "north")]
+    scores = trained(reward, batch, state)
+    assert [row[:2] for row in state["new"]] == [["east", "east"], ["north", "north"], ["north", "north"]]
+    assert [row[3] for row in state["new"]] == pytest.approx([0.0, 0.0, 0.0])
+    assert parts(scores, "exploit") == pytest.approx([1.0, 1.0, 1.0])
+    trained(reward, [], state, 1)
+    assert state["success"] == {"east": ["east"], "north": ["north"]}
+
+
+@pytest.mark.usefixtures("by_hand")
 def test_the_nearest_questions_count() -> None:
     """A question without successes has those of its nearest one; with two neighbours, of both."""
     state: dict[str, Any] = {}

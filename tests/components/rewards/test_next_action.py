@@ -66,6 +66,22 @@ def test_cheats() -> None:
     assert judge(NextAction(), said(END), task(END)).value == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("scale", [0.0, 10.0, 1000.0])
+def test_the_scale_is_one_number_for_all_tasks(scale: float) -> None:
+    """A third-party program has .85 to 1.15 for each example, rewards at the threshold, and for rationales."""
+    reward = NextAction(scale=scale)
+    short, long = {"type": "click", "name": "buy"}, {"type": "click", "name": " ".join(f"word{n}" for n in range(60))}
+    for action in (short, long):
+        for prompt in ("p", "a page with many buttons " * 200):
+            asked = Task(key=prompt[:9], prompt=prompt, answer=json.dumps(action), fields={"difficulty": len(prompt)})
+            for rationale in ("", "so", "the shopper wants it " * 20):
+                text = json.dumps({"rationale": rationale, "action": action})
+                assert judge(reward, text, asked).value == 0.5 + 0.3 + 0.2 + scale
+    wanted, found = {**CLICK, "name": "a b c d"}, {**CLICK, "name": "a b c x"}
+    assert rouge_l("a b c d", "a b c x") == reward.similar == 0.75
+    assert judge(reward, said(found), task(wanted)).value == 1.0, "0.75 is not above 0.75"
+
+
 @pytest.mark.parametrize(
     "text",
     [
