@@ -130,7 +130,8 @@ def teaching(budget: int) -> Row:
         closed = {name: f"{text}\n####" for name, text in found.items()}
         return {"demonstration": right, **closed, "half": plain, "twice": plain + right}
 
-    made = replace(tasks, tasks=replace(tasks.tasks, size=2 * TASKS, seed=313), stated=0.0).load()[:TASKS]
+    sums: Any = tasks.tasks
+    made = replace(tasks, tasks=replace(sums, size=2 * TASKS, seed=313), stated=0.0).load()[:TASKS]
     return measured("teaching (313)", judged, made, texts, _derived, budget)
 
 
