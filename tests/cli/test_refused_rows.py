@@ -43,6 +43,18 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any], str]] = {
         {"query": "q", "prompts": ["q a:", "q b:"], "relevant": [False, False], "prompt": "q"},
         "has no relevant document",
     ),
+    "no query that its list has": (
+        "{kind: list_metric, together: query}",
+        {"query": "q", "relevant": True, "prompt": "q a:"},
+        {"relevant": False, "prompt": "q b:"},
+        "has no field 'query', by which the reward 'list_metric' draws and scores tasks together",
+    ),
+    "no relevant document in the rows of a query": (
+        "{kind: list_metric, together: query}",
+        {"query": "q", "relevant": True, "prompt": "q a:"},
+        {"query": "other", "relevant": False, "prompt": "other a:"},
+        "the others with its query have no relevant document",
+    ),
     "no test": ("io_tests", SUM, {**SUM, "tests": []}, "tests"),
     "no assert": ("python_tests", FUNCTION, {**FUNCTION, "tests": []}, "has no field 'tests'"),
     "a reference that fails a test": (

@@ -26,6 +26,7 @@ from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.component.user_code import allowing
 from posttrain.components.rewards.function import Function
+from posttrain.components.timetables.in_turn import InTurn
 from posttrain.components.timetables.lagged import Lagged
 from posttrain.components.timetables.streaming import Streaming
 from posttrain.engines import Sampling, wait_for
@@ -42,6 +43,7 @@ from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.replaying import different_files, replay
 from tests.conformance.test_methods import METHODS, made_small
+from tests.stages.rl.test_together import made
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 RECIPES = "grpo ppo sft dpo kdrl carft tango chord llamarl asyncflow dump mopps treepo cory awm colar vpl"
@@ -154,6 +156,22 @@ def test_groups_in_progress_over_updates_are_those_of_one_process(
     alone = run(recipe, tmp_path / "local")
     on(session, monkeypatch)
     assert run(recipe, tmp_path / "ray") == alone
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", [InTurn(), Lagged(steps=2), Streaming(eta=2, piece=2, learning=1)])
+def test_tasks_that_are_scored_together_are_those_of_one_process(
+    schedule: Any, tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with allowing(trust=True):
+        recipe = made(tiny, tmp_path / "of", schedule, 4)
+        stage: Any = recipe.stages["rl"]
+        stage = replace(stage, learner=replace(stage.learner, micro_batch_tokens=64))
+        recipe = replace(recipe, stages={"rl": stage}, engine=Native(slots=16))
+        alone = run(recipe, tmp_path / "local")
+        on(session, monkeypatch)
+        assert run(recipe, tmp_path / "ray") == alone
 
 
 @needs_ray

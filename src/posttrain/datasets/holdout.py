@@ -6,21 +6,25 @@ from dataclasses import replace
 from typing import Final
 
 from posttrain.datasets.keys import problem
+from posttrain.datasets.together import value_of
 from posttrain.types import Task
 
 VARIANT_OF: Final = "variant_of"
 """The field that tasks which are variants of one another have in common."""
 
 
-def holdout(tasks: Sequence[Task], count: int, seed: int) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
+def holdout(
+    tasks: Sequence[Task], count: int, seed: int, together: str | None = None
+) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
     """Split into (train, held out), both in the order given.
 
     The `count` problems whose hash of (seed, problem) is smallest are held out, at most half of the distinct ones. The
     order of the tasks does not matter, and adding or removing other tasks moves only problems at the boundary. All
     tasks of the same problem go to the same side, and so do all variants of one (`VARIANT_OF`), so there may be more
-    held-out tasks than `count`.
+    held-out tasks than `count`. With `together`, a field, the problems are its values: `count` of them are held out,
+    each with all its tasks.
     """
-    problems = [_unit(task) for task in tasks]
+    problems = [_unit(task, together) for task in tasks]
     ranked = sorted(set(problems), key=lambda text: (_rank(seed, text), text))
     chosen = set(ranked[: min(count, len(ranked) // 2)])
     train = tuple(task for task, text in zip(tasks, problems, strict=True) if text not in chosen)
@@ -59,8 +63,10 @@ def exclude(train: Iterable[Task], held_out: Iterable[Task]) -> tuple[tuple[Task
     return kept, len(train) - len(kept)
 
 
-def _unit(task: Task) -> str:
-    """What a task goes to a side with: its problem, or what it is a variant of."""
+def _unit(task: Task, together: str | None) -> str:
+    """What a task goes to a side with: its problem, what it is a variant of, or the value of a field."""
+    if together is not None and (value := value_of(task, together)) is not None:
+        return f"{together}:{value}"
     of = task.fields.get(VARIANT_OF)
     return problem(task) if of is None else f"{VARIANT_OF}:{of}"
 

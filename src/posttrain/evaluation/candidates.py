@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.errors import UserError
 from posttrain.evaluation.greedy import Evaluated
@@ -55,8 +55,8 @@ def evaluate_candidates(
             segments=(Segment(actor="policy", token_ids=np.zeros(0, np.int64), text=candidates[best]),),
             stop_reason="stop",
         )
-        [score] = await verifier.score(Group(trajectories=(answer,), key=task.key), RewardContext())
-        return answer.scored(score), float(np.exp(-logp[best].mean()))
+        [graded] = await scored(Group(trajectories=(answer,), key=task.key), verifier, RewardContext())
+        return graded, float(np.exp(-logp[best].mean()))
 
     async def run() -> list[tuple[Trajectory, float]]:
         return list(await asyncio.gather(*map(one, tasks)))

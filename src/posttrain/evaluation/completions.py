@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posttrain.components.rewards import Reward, RewardContext, scored
+from posttrain.components.rewards import Reward, RewardContext, joined, scored
+from posttrain.datasets.together import lists, lists_in
 from posttrain.engines import wait_for
 from posttrain.errors import UserError
 from posttrain.types import Group, Score, Segment, Task, Trajectory
@@ -23,7 +24,8 @@ class ScoredCompletion:
 def score_completions(
     reward: Reward, tasks: Sequence[Task], judge: Callable[[Task, Sequence[str]], Sequence[Score]] | None = None
 ) -> list[ScoredCompletion]:
-    """The score of every completion of every task; those of a task are one group.
+    """The score of every completion of every task; those of a task are one group, or of all
+    tasks that the reward scores together.
 
     Completions are demonstrations and rated ones. `judge` is the reward with the models of its roles. Raises
     `UserError` for a reward that needs a model and has none, and for data without completions.
@@ -39,6 +41,12 @@ def score_completions(
         raise UserError("no row has a completion to score; give the file a column 'completion' beside the prompt")
     reward.prepare()
     reward.check([task for task, _ in shown])
+    if reward.together is not None:
+        groups = [Group(trajectories=tuple(_written(task, n, t) for n, t in enumerate(texts))) for task, texts in shown]
+        tasks = [task for task, _ in shown]
+        lists(tasks, reward.together, "this reward")
+        rows = [joined([groups[i] for i in own], tasks[own[0]].key) for own in lists_in(tasks, reward.together)]
+        return [_found(trajectory) for row in rows for trajectory in wait_for(scored(row, reward, RewardContext()))]
     found = []
     for task, texts in shown:
         if judge is not None:
@@ -47,9 +55,13 @@ def score_completions(
             continue
         group = Group(key=task.key, trajectories=tuple(_written(task, n, text) for n, text in enumerate(texts)))
         for trajectory in wait_for(scored(group, reward, RewardContext())):
-            assert trajectory.score is not None, "every rollout of a scored group has a score"
-            found.append(ScoredCompletion(task=task, completion=trajectory.completion, score=trajectory.score))
+            found.append(_found(trajectory))
     return found
+
+
+def _found(trajectory: Trajectory) -> ScoredCompletion:
+    assert trajectory.score is not None, "every rollout of a scored group has a score"
+    return ScoredCompletion(task=trajectory.task, completion=trajectory.completion, score=trajectory.score)
 
 
 def _written(task: Task, sample: int, text: str) -> Trajectory:

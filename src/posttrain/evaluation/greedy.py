@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from posttrain.components.environments import Episode
-from posttrain.components.rewards import Reward, RewardContext, scored
+from posttrain.components.rewards import Reward, RewardContext, joined, scored
 from posttrain.components.rollouts import Rollout
 from posttrain.datasets.holdout import VARIANT_OF
+from posttrain.datasets.together import lists_in
 from posttrain.engines import Sampler, Sampling, Server, answers, wait_for
 from posttrain.evaluation.settings import Evaluation
 from posttrain.statistics.calibration import calibration
@@ -58,8 +59,11 @@ def evaluate(
     servers = {**helpers, "policy": server}
 
     async def run() -> list[list[Trajectory]]:
-        work = (answer(task, servers, verifier, settings, sampling, rollout) for task in tasks)
-        return list(await asyncio.gather(*work))
+        if verifier.together is None:
+            work = (answer(task, servers, verifier, settings, sampling, rollout) for task in tasks)
+            return list(await asyncio.gather(*work))
+        answered = await asyncio.gather(*(_answers(task, servers, settings, sampling, rollout) for task in tasks))
+        return await _scored_together(lists_in(tasks, verifier.together), answered, verifier)
 
     answered = wait_for(run())
     return Evaluated(
@@ -76,12 +80,40 @@ async def answer(
     rollout: Rollout | None,
 ) -> list[Trajectory]:
     """The scored answers to one task: greedy, then `settings.samples` sampled ones."""
+    answers = await _answers(task, servers, settings, sampling, rollout)
+    return list(await scored(Group(trajectories=tuple(answers), key=task.key), verifier, RewardContext()))
+
+
+async def _scored_together(
+    lists: Sequence[Sequence[int]], answered: Sequence[Sequence[Trajectory]], verifier: Reward
+) -> list[list[Trajectory]]:
+    """The answers to each task with their scores, by the places of the tasks of each list.
+
+    The greedy answers of a list are one group, and so are the n-th samples.
+    """
+    found = [list(answers) for answers in answered]
+    for places in lists:
+        for n in range(max(len(answered[place]) for place in places)):
+            own = [place for place in places if n < len(answered[place])]
+            row = joined([Group(trajectories=(answered[place][n],)) for place in own], answered[own[0]][n].task.key)
+            for place, trajectory in zip(own, await scored(row, verifier, RewardContext()), strict=True):
+                found[place][n] = trajectory
+    return found
+
+
+async def _answers(
+    task: Task,
+    servers: Mapping[str, Server],
+    settings: Evaluation,
+    sampling: Sampling,
+    rollout: Rollout | None,
+) -> list[Trajectory]:
+    """The answers to one task: greedy, then `settings.samples` sampled ones."""
     greedy = _bound(servers, task.key, "greedy")
     answers = await roll_out(task, greedy, 1, replace(sampling, temperature=0.0), rollout)
     if settings.samples:
         answers += await roll_out(task, _bound(servers, task.key), settings.samples, sampling, rollout, first=1)
-    group = Group(trajectories=tuple(answers), key=task.key)
-    return list(await scored(group, verifier, RewardContext()))
+    return answers
 
 
 def _bound(servers: Mapping[str, Server], *key: str) -> dict[str, Sampler]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardContext, scored
 from posttrain.components.search import Found, Search
 from posttrain.engines import Server, wait_for
 from posttrain.evaluation.greedy import Evaluated
@@ -31,8 +31,8 @@ def evaluate_search(
         samplers = {role: server.bind("evaluation", task.key, "search") for role, server in servers.items()}
         found = await search.search(task, samplers)
         answer = found.best
-        [score] = await verifier.score(Group(trajectories=(answer,), key=task.key), RewardContext())
-        return found, answer.scored(score)
+        [graded] = await scored(Group(trajectories=(answer,), key=task.key), verifier, RewardContext())
+        return found, graded
 
     async def run() -> list[tuple[Found, Trajectory]]:
         return list(await asyncio.gather(*map(one, tasks)))

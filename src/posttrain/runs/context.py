@@ -9,6 +9,7 @@ from posttrain import sandbox
 from posttrain.cluster import Session
 from posttrain.cluster.local import Here
 from posttrain.component import nearest
+from posttrain.datasets.together import lists
 from posttrain.engines import Sampler, Server, wait_for
 from posttrain.engines._random import key_of
 from posttrain.errors import UserError
@@ -138,6 +139,8 @@ class RunContext:
                 return
             check_prompts(models["policy"], problems.held_out, "the held-out tasks")
             problems.verifier.check(problems.held_out)
+            if problems.verifier.together is not None:
+                lists(problems.held_out, problems.verifier.together, f"the verifier '{problems.verifier.kind}'")
         if problems.verifier.roles:
             raise UserError(
                 f"the held-out answers would be scored by {problems.verifier.kind}, which needs the role "

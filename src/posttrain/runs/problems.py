@@ -9,6 +9,7 @@ from posttrain.components.rewards import Reward
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.holdout import distinct, exclude, holdout
+from posttrain.datasets.together import lists_in
 from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.errors.places import naming
@@ -43,10 +44,10 @@ class Problems:
             self.train, self.held_out = list(own), []
         elif settings.tasks is not None:
             tested = self._load(settings.tasks, "evaluation.tasks")
-            self.held_out = self._distinct(map(_as_asked, tested))[: settings.holdout]
+            self.held_out = self._first(self._distinct(map(_as_asked, tested)), settings.holdout)
             self.train = list(own)
         else:
-            train, held_out = holdout(own, settings.holdout, recipe.seed)
+            train, held_out = holdout(own, settings.holdout, recipe.seed, self.together)
             self.train, self.held_out = list(train), self._distinct(map(_as_asked, held_out))
             if not held_out:
                 raise UserError(
@@ -190,12 +191,38 @@ class Problems:
         found = (getattr(stage, "rollout", None) for stage in self.recipe.stages.values())
         return [rollout for rollout in found if isinstance(rollout, Rollout)]
 
+    @cached_property
+    def together(self) -> str | None:
+        """The field by which a reward scores tasks together: those of a value are held out, or trained on, together.
+
+        Raises `UserError` for rewards with different ones.
+        """
+        verifier = self.recipe.evaluation.verifier
+        used = [*self._training_rewards, *([verifier] if verifier is not None else ())]
+        fields = sorted({reward.together for reward in used if reward.together is not None})
+        if len(fields) > 1:
+            raise UserError(
+                f"rewards of this recipe score tasks together by different fields, {' and '.join(fields)}, and tasks "
+                "are held out by one; take the same in all stages and in evaluation.verifier"
+            )
+        return fields[0] if fields else None
+
+    def _first(self, tasks: list[Task], count: int) -> list[Task]:
+        """The first tasks of a test set, or those of the first lists that are scored together."""
+        if self.together is None:
+            return tasks[:count]
+        kept = {place for places in lists_in(tasks, self.together)[:count] for place in places}
+        return [task for place, task in enumerate(tasks) if place in kept]
+
     def _distinct(self, tasks: Iterable[Task]) -> list[Task]:
         """Held-out tasks, one per prompt: equal prompts have equal answers, which are not independent.
 
-        In environments of several turns the prompt is not the whole problem, and all tasks stay.
+        In environments of several turns the prompt is not the whole problem, and all tasks stay; so they do where a
+        reward scores several together.
         """
         tasks = list(tasks)
+        if self.together is not None:
+            return tasks
         if self.rollout is not None and self.rollout.held_out(1, self.sampling) is not None:
             return tasks
         kept, merged, conflicts = distinct(tasks)

@@ -313,6 +313,8 @@ class Group:
     key: str = ""
     pool: tuple[float, ...] = ()
     """Scores of all rollouts that these were selected from, where a filter dropped some; else empty."""
+    together: bool = False
+    """Whether it has the rollouts of all tasks that share the field which a reward requires (`Reward.together`)."""
 
     def __iter__(self) -> Iterator[Trajectory]:
         """Iterate over the trajectories."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,51 @@ def test_replaced_lists_give_the_rollouts_of_a_document_the_same_neighbours() ->
     assert [s.value for s in scores(PLAIN, *rows)] == [1.0, 0.5, 1.0, 0.5], "by its neighbour alone"
     more = [s.value for s in scores(ListMetric(lists="replaced"), *rows)]
     assert more[:2] == [1.0, 0.5] and more[2] == more[3]
+
+
+def documents(*relevant: bool, query: str = "q") -> list[Task]:
+    """A task for each document of a query."""
+    rows = enumerate(relevant)
+    return [Task(key=f"{query}{n}", prompt="p", fields={"query": query, "relevant": own}) for n, own in rows]
+
+
+@pytest.mark.parametrize("metric", ["reciprocal_rank", "ndcg"])
+@pytest.mark.parametrize("ties", ["pessimistic", "optimistic"])
+@pytest.mark.parametrize("lists", ["joint", "replaced"])
+def test_a_document_for_each_task_has_the_reward_of_all_in_one(metric: Any, ties: Any, lists: Any) -> None:
+    """Two rollouts of each of four documents, with ties, one without a score."""
+    marks, stated = [True, False, False, True], [[5, 7], [5, 5], [None, 7], [0, 5]]
+    settings: Any = {"metric": metric, "ties": ties, "lists": lists, "weighted": metric == "ndcg"}
+    whole, rows = query(*marks), documents(*marks)
+    one = [rollout(whole, d, s, 0.9, sample=2 * d + j) for d, own in enumerate(stated) for j, s in enumerate(own)]
+    each = [rollout(rows[d], 0, s, 0.9, sample=j) for d, own in enumerate(stated) for j, s in enumerate(own)]
+    wanted = [score.value for score in scores(ListMetric(**settings), *one)]
+    assert [score.value for score in scores(ListMetric(together="query", **settings), *each)] == wanted
+    assert len(set(wanted)) > 2
+
+
+def test_ties_hold_for_a_document_for_each_task() -> None:
+    """A constant 5 has 1 / 3 whatever the documents are called and where they stand; optimistic ties 1."""
+    for marks in ([True, False, False], [False, True, False], [False, False, True]):
+        for name in "az":
+            rows = [replace(task, key=f"{name}{task.key}{n % 2}") for n, task in enumerate(documents(*marks))]
+            same = [rollout(task, 0, 5) for task in rows]
+            reward = ListMetric(pairings=0, together="query")
+            assert [score.value for score in scores(reward, *same)] == pytest.approx([1 / 3] * 3)
+            assert [score.value for score in scores(replace(reward, ties="optimistic"), *same)] == [1.0] * 3
+
+
+def test_a_document_for_each_task_is_marked() -> None:
+    reward = ListMetric(together="query")
+    reward.check([*documents(True, False), *documents(False, True, query="r")])
+    with pytest.raises(UserError, match="task 'r0' and the others with its query have no relevant document"):
+        reward.check([*documents(True, False), *documents(False, False, query="r")])
+    with pytest.raises(UserError, match="has relevant 'yes', where true or false is needed"):
+        reward.check([Task(key="q", prompt="q", fields={"query": "q", "relevant": "yes"})])
+    with pytest.raises(UserError, match="has no field 'query'"):
+        reward.check([Task(key="q", prompt="q", fields={"relevant": True})])
+    [score] = scores(reward, rollout(Task(key="q", prompt="q", fields={"query": "q"}), 0, 5))
+    assert score.status == "error"
 
 
 def test_refuses_tasks_without_a_relevant_document() -> None:

@@ -27,3 +27,15 @@ def test_scores_to_imitate_are_coarse() -> None:
     noisy = ScoredDocuments(size=200, each="document").load()
     moved = [abs(int(t.answer or "") - (1, 3, 7, 7)[shared(str(t.prompt))]) for t in noisy]
     assert set(moved) == {0, 1} and 0.4 < sum(moved) / len(moved) < 0.6
+
+
+def test_a_task_for_each_document_names_its_query_and_whether_it_is_relevant() -> None:
+    """So that a reward may draw and score the documents of a query together."""
+    tasks = ScoredDocuments(size=100, each="document").load()
+    whole = ScoredDocuments(size=100).load()
+    by_query: dict[str, list[tuple[str, bool]]] = {}
+    for task in tasks:
+        by_query.setdefault(task.fields["query"], []).append((str(task.prompt), task.fields["relevant"]))
+    assert len({task.key for task in tasks}) == len(tasks)
+    wanted = [[*zip(task.fields["prompts"], task.fields["relevant"], strict=True)] for task in whole]
+    assert [*by_query.values()] == wanted

@@ -171,6 +171,24 @@ class Reward(Component):
         return any(part.compares for part in self.wrapped.values())
 
     @property
+    def together(self) -> str | None:
+        """A field of tasks, such as ``query``, or ``domain``: tasks of the same value are drawn together, and the
+        rollouts of all of them are scored as one group, in the order of the tasks. None scores each task by itself.
+
+        Raises `UserError` for parts of which others compare the rollouts of a single task, or of other fields.
+        """
+        parts = self.wrapped.values()
+        fields = {part.together for part in parts} - {None}
+        if not fields:
+            return None
+        others = [part.kind for part in parts if part.together is None and part.compares]
+        if len(fields) > 1 or others:
+            found = f"by the fields {', '.join(map(repr, sorted(map(str, fields))))}"
+            other = f", and '{others[0]}' those of a single task" if others else ""
+            raise UserError(f"the parts of the reward '{self.kind}' compare rollouts {found}{other}; take one of them")
+        return fields.pop()
+
+    @property
     def reads_own_logp(self) -> bool:
         """Whether it reads the log-probabilities of sampling, which a text that the policy did not sample lacks."""
         return any(part.reads_own_logp for part in self.wrapped.values())
@@ -213,12 +231,25 @@ def _name(item: Any) -> str:
 
 
 async def scored(group: Group, reward: Reward, context: RewardContext) -> Group:
-    """The group with a score on every trajectory. Failed rollouts get status ``error``; the reward never sees them."""
+    """The group with a score on every trajectory. Failed rollouts get status ``error``; the reward never sees them.
+
+    Raises `UserError` for a reward that scores several tasks together, and a group of a single one.
+    """
+    if reward.together is not None and not group.together:
+        raise UserError(
+            f"the reward '{reward.kind}' scores the rollouts of all tasks with the same '{reward.together}' together, "
+            "which the stage rl, evaluations and posttrain score do; here each task is scored by itself"
+        )
     valid = [i for i, t in enumerate(group) if not t.failure]
     valid_group = replace(group, trajectories=tuple(group.trajectories[i] for i in valid))
     scores = dict(zip(valid, await reward.score(valid_group, context) if valid else (), strict=True))
     trajectories = (t.scored(scores[i] if i in scores else failure(t.failure)) for i, t in enumerate(group))
     return replace(group, trajectories=tuple(trajectories))
+
+
+def joined(groups: Sequence[Group], key: str) -> Group:
+    """One group of all rollouts of tasks that a reward scores together."""
+    return Group(key=key, trajectories=tuple(t for group in groups for t in group), together=True)
 
 
 def in_own_tokens(trajectory: Trajectory, sampler: Sampler) -> IntArray:

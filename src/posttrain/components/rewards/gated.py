@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rewards import Gold, Reward, RewardContext, failure
+from posttrain.errors import UserError
 from posttrain.types import Group, Score, Task
 
 OTHER: Final = "reward"
@@ -56,6 +57,16 @@ class Gated(Reward):
     def wrapped(self) -> Mapping[str, Reward]:
         """The other reward, then the gates."""
         return {OTHER: self.reward, **self.gate}
+
+    @property
+    def together(self) -> str | None:
+        """That of a gate. Raises `UserError` where the other reward has one: it would miss what fails a gate."""
+        if self.reward.together is not None:
+            raise UserError(
+                f"the reward '{self.reward.kind}' scores the rollouts of all tasks with the same "
+                f"'{self.reward.together}' together, and would not see those that fail a gate; take all_of, or a sum"
+            )
+        return super().together
 
     def gold(self, task: Task) -> Gold | None:
         """That of the other reward."""

@@ -16,7 +16,8 @@ behind others of an equal score; with ``optimistic`` equal scores of all documen
 ones; that is no expected score, and 0 for the score 0.
 
 The field ``relevant`` of a task is a list of true and false, one for each document, or of the numbers of the relevant
-ones, from 1.
+ones, from 1. With ``together: query`` a task is one document, `relevant` is true or false, and tasks with the same
+``query`` are a list: they are drawn and scored together, and each has a group of its own for the advantage.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from pydantic import Field
 from posttrain.component import frozen
 from posttrain.components.rewards import Reward, RewardContext, failure
 from posttrain.components.rollouts import Pointwise
+from posttrain.datasets.together import lists
 from posttrain.errors import TaskFault
 from posttrain.grading.ranked_lists import gain, ranked, reciprocal_rank
 from posttrain.types import Group, Score, Task, Trajectory
@@ -49,20 +51,32 @@ class ListMetric(Reward):
     """The lists of a rollout: those that it is drawn into, or all lists with it in its document's place."""
     weighted: bool = False
     """Whether documents are ranked by s Pr(s), not by s."""
+    together: str | None = None
+    """Field of the tasks whose documents are ranked together, a document for each task; None for all in one task."""
+
+    @property
+    def compares(self) -> bool:
+        """True."""
+        return True
 
     def check(self, tasks: Sequence[Task]) -> None:
-        """Raise `UserError` for a task without a relevant document."""
-        for task in tasks:
-            if fault := _fault(task):
+        """Raise `UserError` for a list without a relevant document."""
+        if self.together is None:
+            found = ((task, _fault(task)) for task in tasks)
+        else:
+            found = (_list_fault(own, self.together) for own in lists(tasks, self.together, "the reward 'list_metric'"))
+        for task, fault in found:
+            if fault:
                 raise TaskFault(task.key, f"task '{task.key}' {fault}")
 
     async def score(self, group: Group, context: RewardContext) -> Sequence[Score]:
         """Make the lists, and give each rollout the mean of its own."""
-        rollouts: dict[int, list[int]] = {}
+        rollouts: dict[int | str, list[int]] = {}
         for place in sorted(range(len(group)), key=lambda i: group.trajectories[i].sample):
             fact = group.trajectories[place].fact(Pointwise)
             if fact is not None:
-                rollouts.setdefault(fact.document, []).append(place)
+                name = fact.document if self.together is None else group.trajectories[place].task.key
+                rollouts.setdefault(name, []).append(place)
         values: dict[int, list[float]] = {}
         for number in range(self.pairings + 1 if rollouts else 0):
             rng = Random(f"list_metric:{context.seed}:{context.step}:{group.key}:{number}")
@@ -76,8 +90,8 @@ class ListMetric(Reward):
         return [self._score(trajectory, values.get(i, ())) for i, trajectory in enumerate(group)]
 
     def _lists(
-        self, row: Mapping[int, int], rollouts: Mapping[int, Sequence[int]]
-    ) -> Iterator[tuple[Sequence[int], Mapping[int, int]]]:
+        self, row: Mapping[int | str, int], rollouts: Mapping[int | str, Sequence[int]]
+    ) -> Iterator[tuple[Sequence[int], Mapping[int | str, int]]]:
         """Which rollouts get the metric of which list."""
         if self.lists == "joint":
             yield tuple(row.values()), row
@@ -102,21 +116,24 @@ class ListMetric(Reward):
         fact = trajectory.fact(Pointwise)
         if fact is None:
             return failure("it is no rollout of one document; the reward list_metric needs the rollout 'pointwise'")
-        if fault := _fault(trajectory.task):
+        if fault := _row_fault(trajectory.task) if self.together is not None else _fault(trajectory.task):
             return failure(f"task '{trajectory.task.key}' {fault}")
         if fact.stated is None:
-            return Score(value=0.0, status="wrong", explanation=f"document {fact.document}: no integer from 0 to 10")
+            return Score(value=0.0, status="wrong", explanation="no integer from 0 to 10")
         value = sum(values) / len(values)
+        name = fact.document if self.together is None else trajectory.task.key
         return Score(
             value=value,
             status="ok" if value > 1.0 - 1e-9 else "wrong",
             answer=str(fact.stated),
-            explanation=f"document {fact.document}: {fact.stated} (p {fact.probability:.2f}), {value:.3f} in its lists",
+            explanation=f"document {name}: {fact.stated} (p {fact.probability:.2f}), {value:.3f} in its lists",
         )
 
 
 def _relevant(trajectory: Trajectory) -> bool:
     fact, marked = trajectory.fact(Pointwise), _marked(trajectory.task)
+    if isinstance(relevant := trajectory.task.fields.get("relevant"), bool):
+        return relevant
     return fact is not None and marked is not None and fact.document < len(marked) and marked[fact.document]
 
 
@@ -131,6 +148,21 @@ def _marked(task: Task) -> Sequence[bool] | None:
     if all(type(own) is int and 1 <= own <= count for own in given):
         return [number in given for number in range(1, count + 1)]
     return None
+
+
+def _list_fault(tasks: Sequence[Task], field: str) -> tuple[Task, str]:
+    """The first task of a list with a fault, and why there is no ranking; empty if there is one."""
+    for task in tasks:
+        if fault := _row_fault(task):
+            return task, fault
+    relevant = any(task.fields["relevant"] for task in tasks)
+    return tasks[0], "" if relevant else f"and the others with its {field} have no relevant document"
+
+
+def _row_fault(task: Task) -> str:
+    """Why a task is not one document of a list; empty if it is."""
+    given = task.fields.get("relevant")
+    return "" if isinstance(given, bool) else f"has relevant {given!r:.60}, where true or false is needed"
 
 
 def _fault(task: Task) -> str:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from posttrain.component import frozen, nearest
 from posttrain.components.rewards import Reward, RewardContext
-from posttrain.errors import TaskFault
+from posttrain.errors import TaskFault, UserError
 from posttrain.types import Group, Score, Task
 
 
@@ -36,6 +36,17 @@ class Routed(Reward):
     def wrapped(self) -> Mapping[str, Reward]:
         """The parts, then `other`."""
         return {**self.parts, **({"": self.other} if self.other is not None else {})}
+
+    @property
+    def together(self) -> str | None:
+        """That of the parts. Raises `UserError` for another field than its own: parts would see some rollouts only."""
+        found = super().together
+        if found not in (None, self.field):
+            raise UserError(
+                f"a part scores the rollouts of all tasks with the same '{found}' together, which may have different "
+                f"parts; set reward.field={found}, or leave the part's field out"
+            )
+        return found
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Every task must have a part; each part checks its own tasks."""

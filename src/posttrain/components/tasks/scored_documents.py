@@ -7,8 +7,8 @@ score from 0 to 10: `` bb dd fc\n#### 7``. The scores to imitate are coarse, 1, 
 attributes, with `noise` one more or one less: relevant documents have no other ones than those that look alike.
 
 ``each: query`` has a task for each query, with the fields ``prompts`` (one for each document) and ``relevant`` (true or
-false), for the rollout `pointwise`; ``each: document`` has one for each document, to imitate. Queries of different
-seeds differ.
+false), for the rollout `pointwise`; ``each: document`` has one for each document, to imitate, with the fields
+``query``, which the documents of a query share, and ``relevant``. Queries of different seeds differ.
 """
 
 from collections.abc import Iterator, Sequence
@@ -109,7 +109,7 @@ def _query(drawn: Drawn) -> Task:
     query, texts = drawn.query, drawn.texts
     return Task(
         key="",
-        prompt=f"{query}: {' '.join(texts)}",
+        prompt=_shown(drawn),
         domain=f"{texts.count(query)} relevant",
         fields={"prompts": [f"{query} {text}:" for text in texts], "relevant": [text == query for text in texts]},
     )
@@ -119,4 +119,14 @@ def _single(drawn: Drawn) -> Iterator[Task]:
     query, texts, scores = drawn.query, drawn.texts, drawn.scores
     for text, score in zip(texts, scores, strict=True):
         compared = " ".join(first + second for first, second in zip(query, text, strict=True))
-        yield Task(key="", prompt=f"{query} {text}:", answer=str(score), demonstrations=(f" {compared}\n#### {score}",))
+        yield Task(
+            key="",
+            prompt=f"{query} {text}:",
+            answer=str(score),
+            demonstrations=(f" {compared}\n#### {score}",),
+            fields={"query": _shown(drawn), "relevant": text == query},
+        )
+
+
+def _shown(drawn: Drawn) -> str:
+    return f"{drawn.query}: {' '.join(drawn.texts)}"

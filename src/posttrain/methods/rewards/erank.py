@@ -8,6 +8,8 @@ rewards a rollout by the list of its query (`rewards/list_metric`), against the 
     posttrain run erank tasks=mine.jsonl model=FOLDER
     # columns: prompt (the query), prompts (a list: the query with one document each), relevant (a list: true, false)
     posttrain run erank tasks=mine.jsonl model=FOLDER reward.metric=ndcg reward.pairings=7
+    posttrain run erank tasks=rows.jsonl model=FOLDER reward.together=query evaluation.verifier.together=query
+    # columns: prompt (query and document), query, relevant (true or false); a row for each document
 
 Differs: metric and lists are our own form: reciprocal rank, list j of the j-th rollouts of all documents, three more
 drawn ones, ties and what states no score against the relevant; in the setting NDCG, with each rollout in its document's

@@ -58,6 +58,7 @@ from posttrain.stages.rl.roles import (
     updates_of,
     warmup_of,
 )
+from posttrain.stages.rl.together import lists_of, pool_of
 from posttrain.stages.rl.update import Update, make_learners
 from posttrain.training.settings import Learning
 from posttrain.types import Task
@@ -164,15 +165,18 @@ class RL(Stage):
         if not self.written("rated completions"):
             self.rollout.check(tasks)
         self.reward.check(tasks)
-        self.curriculum.check(tasks, self.prompts)
+        lists = lists_of(self.reward, tasks, self.rollout, refilled=self.refill is not None)
+        self.curriculum.check(pool_of(lists, tasks), self.prompts)
         check_hooks(self.hooks, models)
         own = self.experts is not None and self.experts.source is None
         if own or any(need.shows for need in self.needs):
             check_experts(models, tasks)
 
     def notes(self, tasks: Sequence[Task]) -> Sequence[str]:
-        """Those of the curriculum, and of the reward's audit."""
-        return [*self.curriculum.notes(tasks), *self.audited_reward.notes(tasks)]
+        """Those of the curriculum, and of the reward and its audit."""
+        lists = self._choosing(tasks).lists
+        drawn = [lists.note(self.prompts)] if lists is not None else []
+        return [*self.curriculum.notes(pool_of(lists, tasks)), *self.audited_reward.notes(tasks), *drawn]
 
     @property
     def audited_reward(self) -> Reward:
@@ -204,7 +208,7 @@ class RL(Stage):
         """Train for the remaining steps, and return the models with their new weights."""
         writers = [role for role in self._writers(context.model_settings) if role in models]
         trainings = {role: self._training(role) for role in writers}
-        choosing = self._choosing()
+        choosing = self._choosing(context.tasks)
         learners = make_learners(updates_of(trainings), models, steps_of(trainings, self.steps), seed=context.seed)
         learners |= choosing.learners(models, seed=context.seed, steps=self.steps)
         imitation = self._imitation(context)
@@ -263,7 +267,7 @@ class RL(Stage):
             context=context,
             memory=memory,
             choosing=choosing,
-            rollout=lambda step: self._rollout_of(context, step),
+            rollout=lambda step: choosing.joined(self._rollout_of(context, step)),
             reward=self.audited_reward,
             filters=self.filters,
             refill=self.refill,
@@ -280,9 +284,10 @@ class RL(Stage):
         waiting = {role: training.advantage for role, training in trainings.items() if training.advantage.prepares}
         if not waiting:
             return
-        tasks = self._first_tasks(context)
+        choosing = self._choosing(context.tasks)
+        tasks = choosing.first(context.tasks, self.prompts, context.seed)
         samplers = [context.samplers(models, "prepare", place) for place in range(len(tasks))]
-        rollout = self.rollout.at(0.0).drawn(0.0)
+        rollout = choosing.joined(self.rollout.at(0.0).drawn(0.0))
         groups = wait_for(collect_groups(tasks, rollout, self.reward, samplers, RewardContext()))
         for role, advantage in waiting.items():
             own = memory["roles"][role]
@@ -303,21 +308,18 @@ class RL(Stage):
 
     def preview(self, models: Models, context: PreviewContext) -> list[str]:
         """Sample and score tasks of the first step, `PREVIEWED` rollouts at most, and describe them."""
-        tasks = self._first_tasks(context)[: max(1, PREVIEWED // getattr(self.rollout, "n", 1))]
+        choosing = self._choosing(context.tasks)
+        tasks = choosing.first(context.tasks, self.prompts, context.seed)
+        tasks = tasks[: max(1, PREVIEWED // getattr(self.rollout, "n", 1))]
         samplers = [context.samplers(models, 0, place) for place in range(len(tasks))]
-        groups = wait_for(collect_groups(tasks, self.rollout, self.reward, samplers, RewardContext()))
+        rollout = choosing.joined(self.rollout)
+        groups = wait_for(collect_groups(tasks, rollout, self.reward, samplers, RewardContext()))
         if failures := describe_failures(groups):
             context.errors.append(f"stage {context.name}: {failures}")
-        seen = visits(self.curriculum, self.steps, self.prompts, len(context.tasks))
+        seen = visits(self.curriculum, self.steps, self.prompts, len(pool_of(choosing.lists, context.tasks)))
         return describe(groups) + seen + list(self.notes(context.tasks))
 
-    def _first_tasks(self, context: PreviewContext) -> list[Task]:
-        """The tasks of the first step, without what the curriculum would measure before."""
-        start = self.curriculum.start()
-        _, picks = self.curriculum.select(start, context.tasks, self.prompts, seed=context.seed, step=0)
-        return [pick.task for pick in picks]
-
-    def _choosing(self) -> Choosing:
+    def _choosing(self, tasks: Sequence[Task]) -> Choosing:
         """The curriculum, and what it may use."""
         return Choosing(
             curriculum=self.curriculum,
@@ -325,6 +327,7 @@ class RL(Stage):
             reward=self.reward,
             reducer=self.reducer,
             learning=self.critic_learner,
+            lists=lists_of(self.reward, tasks, self.rollout, refilled=self.refill is not None),
         )
 
     def _rollout_of(self, context: StageContext, step: Step) -> Rollout:

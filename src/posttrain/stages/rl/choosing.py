@@ -20,6 +20,7 @@ from posttrain.stages import Models, StageContext
 from posttrain.stages.fit import Step, check_trained, read_by
 from posttrain.stages.rl.collect import collect_groups, split_failed, unaided
 from posttrain.stages.rl.metrics import outcomes
+from posttrain.stages.rl.together import Joined, Lists, pool_of
 from posttrain.training.settings import Learning
 from posttrain.types import Fact, FloatArray, Group, IntArray, PerToken, Task, Tokens
 
@@ -38,6 +39,8 @@ class Choosing:
     reducer: Reducer
     learning: Learning
     """How the model of the curriculum is updated."""
+    lists: Lists | None = None
+    """The tasks that the reward scores together."""
 
     def learners(self, models: Models, *, seed: int, steps: int) -> "dict[str, Learner]":
         """A learner of the model that learns from the curriculum's targets, if there is one."""
@@ -57,8 +60,9 @@ class Choosing:
         before = context.sampled_tokens(models)
         probe = _Probe(choosing=self, models=models, context=context, step=step, refill=refill)
         where: dict[str, Any] = {"seed": context.seed, "step": step.index, "refill": refill}
-        state = wait_for(self.curriculum.look(memory["curriculum"], context.tasks, probe, count, **where))
-        memory["curriculum"], picks = self.curriculum.select(state, context.tasks, count, **where)
+        pool = pool_of(self.lists, context.tasks)
+        state = wait_for(self.curriculum.look(memory["curriculum"], pool, probe, count, **where))
+        memory["curriculum"], picks = self.curriculum.select(state, pool, count, **where)
         metrics = step.record.metrics
         for name, tokens in (
             ("probe_tokens", context.sampled_tokens(models) - before),
@@ -70,11 +74,25 @@ class Choosing:
 
     def observe(self, memory: dict[str, Any], groups: Sequence[Group], step: Step) -> list[Target]:
         """Show the outcome of the step to the curriculum; returns what its model learns."""
-        own = by_outcome(unaided(groups))
+        own = self.seen(by_outcome(unaided(groups)))
         memory["curriculum"] = self.curriculum.observe(memory["curriculum"], own)
         report = self.curriculum.report(memory["curriculum"])
         step.record.metrics |= {f"curriculum/{name}": float(value) for name, value in report.items()}
         return self.curriculum.targets(memory["curriculum"], own) if self.curriculum.taught is not None else []
+
+    def first(self, tasks: Sequence[Task], count: int, seed: int) -> list[Task]:
+        """The choice of the first step, without what the curriculum would measure before."""
+        start = self.curriculum.start()
+        _, picks = self.curriculum.select(start, pool_of(self.lists, tasks), count, seed=seed, step=0)
+        return [pick.task for pick in picks]
+
+    def joined(self, rollout: Rollout) -> Rollout:
+        """The rollout of a choice: of all tasks that are scored together with the chosen one."""
+        return rollout if self.lists is None else Joined(of=rollout, lists=self.lists)
+
+    def seen(self, groups: list[Group]) -> list[Group]:
+        """The groups as the curriculum has its tasks."""
+        return groups if self.lists is None else self.lists.seen(groups)
 
     def teach(self, targets: Sequence[Target], models: Models, learners: "Mapping[str, Learner]", step: Step) -> None:
         """Update the model of the curriculum."""
@@ -171,13 +189,14 @@ class _Probe:
         """The scored rollouts of each task."""
         uniform = np.random.default_rng([self.context.seed, self.step.index, self.refill, 0x4C6F]).random()
         rollout = _sized(self.choosing.rollout, n).at(self.step.progress).drawn(float(uniform))
+        rollout = self.choosing.joined(rollout)
         samplers = [self._bound(place) for place in range(len(tasks))]
         scoring = RewardContext(
             progress=self.step.progress, step=self.step.index, seed=self.context.seed, learning=True
         )
         groups = await collect_groups(tasks, rollout, self.choosing.reward, samplers, scoring)
         by_key: dict[str, list[Group]] = {}
-        for group in by_outcome(split_failed(unaided(groups))[0]):
+        for group in self.choosing.seen(by_outcome(split_failed(unaided(groups))[0])):
             by_key.setdefault(group.trajectories[0].task.key, []).append(group)
         return [
             Group(key=task.key, trajectories=tuple(t for group in by_key.get(task.key, ()) for t in group))
