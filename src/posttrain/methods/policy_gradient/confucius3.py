@@ -10,7 +10,7 @@ times as many (4K, 8K and 16K in the report).
     posttrain run confucius3 tasks=mine.jsonl model=FOLDER    # columns: prompt, answer
 
 A completion needs the form ``<think>...</think><answer>...</answer>``; without a gate for it:
-`reward.gates={repetition: repetition}`.
+`reward.gate={repetition: repetition}`.
 
 `CHANGES`: rewards are +1 and -1, behind gates.
 
