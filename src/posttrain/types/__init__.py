@@ -1,8 +1,7 @@
 """The data types of the package, with shapes and units.
 
 Array names end in the axes they have: T trained tokens, N sequences (trajectories), G groups, V vocabulary, D width,
-L all tokens of a packed batch (trained or not). There is no padding and no mask: ragged arrays are flat, with an
-index array.
+L all tokens of a packed batch (trained or not). Ragged arrays are flat, with an index array: no padding, no mask.
 
 Everything up to `Group` is plain Python and numpy, so that recipes, rewards and reports work without torch. `Tokens`
 and `PerToken` hold torch tensors and are made by policies and objectives only.

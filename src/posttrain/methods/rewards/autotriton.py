@@ -5,7 +5,7 @@ kernel language by a rule and passes all tests, and 0 otherwise; advantages (r -
 tokens of each sequence, and a KL to the reference. Tasks have no target kernel: the program gives the
 tests. Speed is not rewarded.
 
-    posttrain run autotriton tasks=mine.jsonl model=FOLDER rl.reward.of.dialect=triton
+    posttrain run autotriton tasks=mine.jsonl model=FOLDER rl.reward.reward.dialect=triton
     # needs pip install 'posttrain[triton]'
     # columns: reference (in PyTorch), inputs (cases such as [["float32[3,17]", 2]]), completion (to imitate)
 
