@@ -136,22 +136,34 @@ def test_a_stage_that_is_set_to_null_is_left_out() -> None:
     assert repeats(override(recipe, ["sft=null"]), ["sft=null", "rl.steps=2"]) == []
 
 
-def test_a_method_without_a_stage_for_an_environment_is_refused() -> None:
-    """The message has the whole line that runs."""
-    asked = ["world=textarena:SimpleNegotiation-v0", "models.bob.source=role:policy"]
-    with pytest.raises(UserError, match=r"'optima' has no stage rl: its stages are sft, isft_1, ") as refused:
-        find_recipe("optima", asked)
-    _, _, line = str(refused.value).partition("Write: posttrain run ")
-    assert line == (
-        "grpo world=textarena:SimpleNegotiation-v0 rollout.environment.user=role:bob models.bob.source=role:policy "
-        "sft=null models.policy.shape.context=4096"
-    )
-    recipe = find_recipe(line.split()[0], line.split()[1:])
-    assert list(recipe.stages) == ["rl"] and recipe.models["bob"].source == "role:policy"
-    with pytest.raises(UserError, match=r"Write: posttrain run grpo world=FrozenLake-v1$"):
-        find_recipe("optima", ["world=FrozenLake-v1"])
-    with pytest.raises(UserError, match=r"user=role:bob models.bob.source=role:policy rl.steps=2 sft=null"):
-        find_recipe("optima", ["world=textarena:SimpleNegotiation-v0", "rl.steps=2"])
+def test_a_game_is_that_of_every_stage_in_which_two_agents_write() -> None:
+    """The other player is the role bob, which is the policy unless the line names another model."""
+    line = ["world=textarena:SimpleNegotiation-v0", "models.bob.source=role:policy"]
+    tree = to_tree(find_recipe("optima", line))
+    games = [tree["stages"][f"isft_{i}"]["rollout"] for i in (1, 2, 3)]
+    games += [tree["stages"][f"idpo_{i}"]["rollout"]["of"] for i in (1, 2, 3)]
+    for game in games:
+        assert game["kind"] == "game" and game["partner"] == "bob" and game["swapped"]
+        assert game["environment"]["source"] == "textarena:SimpleNegotiation-v0"
+    assert tree["stages"]["sft"]["tasks"]["environment"]["source"] == "textarena:SimpleNegotiation-v0"
+    assert tree == to_tree(find_recipe("optima", line[:1])) and tree["models"]["bob"]["source"] == "role:policy"
+    assert find_recipe("optima", [line[0], "models.bob.source=pebble"]).models["bob"].source == "pebble"
+    assert find_recipe("optima_idpo", line).stages["rl"].rollout.merged == 0.0  # type: ignore[attr-defined]
+
+
+def test_the_tasks_of_an_environment_are_those_that_are_played_too() -> None:
+    tree = to_tree(find_recipe("grpo", ["world=FrozenLake-v1", "view=numbers", "tasks={kind: episodes, size: 7}"]))
+    shown, own = tree["stages"]["sft"]["tasks"], tree["stages"]["rl"]["rollout"]["environment"]
+    assert tree["tasks"]["size"] == shown["tasks"]["size"] == 7
+    assert own["source"] == shown["environment"]["source"] == "FrozenLake-v1"
+    assert own["view"] == shown["environment"]["view"] == "numbers"
+
+
+def test_a_method_without_rollouts_in_an_environment_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"no stage of 'erank' has rollouts in one.*posttrain run grpo world=FrozenLake-v1"
+    ):
+        find_recipe("erank", ["world=FrozenLake-v1"])
 
 
 def test_a_path_of_the_recipe_comes_before_one_of_a_stage() -> None:

@@ -15,7 +15,6 @@ command, not to the YAML file. Only ``base`` and ``setting`` are relative to the
 """
 
 import inspect
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -46,12 +45,12 @@ RENAMED: Final[Mapping[str, str]] = {
     "rated_workings": "rated_solutions",
 }
 """New names of shipped methods and settings, by the names that they had before."""
-EVERYWHERE: Final[Mapping[str, tuple[str, ...]]] = {
-    "world": ("stages.rl.rollout.environment.source", "stages.sft.tasks.environment.source"),
-    "view": ("stages.rl.rollout.environment.view", "stages.sft.tasks.environment.view"),
-    "tasks": ("tasks", "stages.sft.tasks.tasks"),
+SPREAD: Final[Mapping[str, tuple[str, str]]] = {
+    "world": ("foreign", "source"),
+    "view": ("foreign", "view"),
+    "tasks": ("played", "tasks"),
 }
-"""Paths that one word sets in the setting ``foreign``."""
+"""Words that set a field of all components of a kind in the stages of the setting ``foreign``."""
 
 
 def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
@@ -72,29 +71,39 @@ def find_recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
 def _resolve(text: str, changes: Sequence[str]) -> Recipe:
     setting, changes = _setting_of(changes)
     recipe = _find(text, Path(), ()) if setting is None else _put_on(text, setting, Path(), ())
-    _check_takes_environment(text, recipe, changes)
+    changes = _spread(text, recipe, changes)
     return override(recipe, changes) if changes else recipe
 
 
-def _check_takes_environment(text: str, recipe: Recipe, changes: Sequence[str]) -> None:
-    """Raise `UserError` where ``world=`` is given, and the method has no stage rl."""
-    path, *_ = EVERYWHERE["world"]
-    source = next((change.partition("=")[2] for change in changes if change.startswith(f"{path}=")), None)
-    if source is None or "rl" in recipe.stages:
-        return
-    own = [change for change in changes if not change.startswith(("stages.rl.", "stages.sft."))]
-    rest = "".join(f" {shlex.quote(change)}" for change in own)
-    if source.startswith("textarena:"):
-        roles = [change.split(".")[1] for change in own if change.startswith("models.") and ".source=" in change]
-        role = next((role for role in roles if role != "policy"), "bob")
-        player = "" if role in roles else f" models.{role}.source=role:policy"
-        # No game of it has a solver to imitate, and its prompts are long.
-        rest = f" rollout.environment.user=role:{role}{player}{rest} sft=null models.policy.shape.context=4096"
-    raise UserError(
-        f"world={source} sets {path}, and '{text}' has no stage rl: its stages are {', '.join(recipe.stages)}, whose "
-        f"rollouts are conversations of their own. An environment takes a method with a stage rl, such as grpo. Write: "
-        f"posttrain run grpo world={source}{rest}"
-    )
+def _spread(text: str, recipe: Recipe, changes: Sequence[str]) -> list[str]:
+    """The changes; those of ``world=`` and the words beside it set every place in the recipe that they are for."""
+    if not any(change.startswith("world=") for change in changes):
+        return list(changes)
+    tree = to_tree(recipe)
+    return [full for change in changes for full in _spread_one(text, tree, change)]
+
+
+def _spread_one(text: str, tree: Mapping[str, Any], change: str) -> list[str]:
+    path, equals, value = change.partition("=")
+    if path not in SPREAD:
+        return [change]
+    kind, field = SPREAD[path]
+    places = [f"stages.{place}.{field}" for place in _places(tree["stages"], kind)]
+    if path == "world" and not any(".rollout." in place for place in places):
+        raise UserError(
+            f"world={value} sets the environment of rollouts, and no stage of '{text}' has rollouts in one: its stages "
+            f"are {', '.join(tree['stages'])}. Take a method with such a stage, for example: posttrain run grpo "
+            f"world={value}"
+        )
+    return [f"{full}{equals}{value}" for full in ([path] if path in tree else []) + places]
+
+
+def _places(tree: Any, kind: str) -> Iterator[str]:
+    """Paths of the components of a kind in a tree."""
+    for name, part in tree.items() if isinstance(tree, Mapping) else ():
+        if isinstance(part, Mapping) and part.get("kind") == kind:
+            yield str(name)
+        yield from (f"{name}.{inner}" for inner in _places(part, kind))
 
 
 def named_code(value: Any) -> list[str]:
@@ -133,6 +142,7 @@ def find_parent(text: str, changes: Sequence[str] = ()) -> tuple[str, Recipe]:
         raise UserError(f"'{text}' {what}, so it has no parent to be compared with; name a second recipe")
     setting, changes = _setting_of(changes)
     recipe = _put_on(entry.parent, setting or entry.setting, Path(), ())
+    changes = _spread(entry.parent, recipe, changes)
     return entry.parent, override(recipe, changes) if changes else recipe
 
 
@@ -179,14 +189,8 @@ def _setting_of(changes: Sequence[str]) -> tuple[str | None, list[str]]:
         raise UserError(f"there is one setting for a recipe, got {', '.join(named)}")
     changes = [change for change in changes if not change.startswith("setting=")]
     if not named and any(change.startswith("world=") for change in changes):
-        return "foreign", [spelled for change in changes for spelled in _in_foreign(change)]
+        return "foreign", changes
     return next(iter(named), None), changes
-
-
-def _in_foreign(change: str) -> list[str]:
-    """A change of the setting ``foreign``; environment and tasks are those of both of its stages."""
-    path, equals, value = change.partition("=")
-    return [f"{full}{equals}{value}" for full in EVERYWHERE.get(path, (path,))]
 
 
 def _put_on(text: str, setting: str, folder: Path, through: tuple[Path, ...]) -> Recipe:

@@ -1,8 +1,8 @@
 """Foreign: an agent in an environment of another library, or in a class of the user's, with text for what it sees.
 
-A new model of 200k weights first imitates the environment's own solver, or random legal actions where it has none. The
-environment is ``rollout.environment.source``; ``world=SOURCE`` on the command line sets it everywhere. A held-out
-episode is correct where the sum of its rewards reaches ``solved_at``.
+A new model of 200k weights first imitates the environment's own solver, random legal actions where it has none, or else
+examples that its text shows. The environment is ``rollout.environment.source``; ``world=SOURCE`` on the command line
+sets it everywhere. A held-out episode is correct where the sum of its rewards reaches ``solved_at``.
 """
 
 from dataclasses import replace
@@ -37,10 +37,11 @@ def foreign() -> Recipe:
         reward=Verdict(),
         learner=Learning(optimizer=AdamW(lr=3e-4)),
     )
+    shape = Decoder(layers=2, width=64, mlp_width=192, context=4096)
     return replace(
         recipe,
         name="foreign",
-        models={"policy": Model(source="new", shape=Decoder(layers=2, width=64, mlp_width=192), trained=True)},
+        models={"policy": Model(source="new", shape=shape, trained=True)},
         tasks=tasks,
         stages={"sft": imitation, "rl": stage},
         evaluation=Evaluation(holdout=40, samples=2, verifier=Verdict(value="solved")),

@@ -91,8 +91,8 @@ def test_a_partner_changes_places_and_each_keeps_to_its_own_context() -> None:
     async def both() -> list[Trajectory]:
         found = []
         for number in range(2):
-            talk = await rollout.talk(TASK, mine, "", theirs, number).finish()
-            found += [t for t in talk.rollouts(number) if rollout._keeps(t, talk)]
+            begun = rollout.begun(TASK, {"policy": mine, "bob": theirs}, ("exchange", number), number)
+            found += rollout.seen(await begun.finish(), number)
         return found
 
     first, second = asyncio.run(both())

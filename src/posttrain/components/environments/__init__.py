@@ -18,12 +18,14 @@ import math
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from posttrain.component import Component
+from posttrain.components.environments._journal import EpisodeJournal as EpisodeJournal
+from posttrain.components.environments._journal import journaling as journaling
+from posttrain.components.environments._journal import open_journal as open_journal
 from posttrain.errors import AlarmStop, UserError
 from posttrain.types import Fact, Message, Task
 
@@ -149,11 +151,19 @@ class Instance:
         """The next turn of a player who solves the task; None where the environment has no such player."""
         return None
 
+    async def example(self) -> str | None:
+        """A turn of the form that the environment shows, good or bad; None where it shows none."""
+        return None
+
     async def finish(self) -> None:
         """Collect what `verdict` and `measures` need, where that has to wait. Called when the rollout has ended."""
 
     def verdict(self) -> Verdict | None:
         """Score the rollout, which has ended; None leaves the scoring to a reward component."""
+        return None
+
+    def verdict_of(self, role: str) -> Verdict | None:
+        """Score the rollout for another role that wrote in it, with the rewards of its turns; None without a result."""
         return None
 
     def measures(self) -> Mapping[str, float]:
@@ -190,6 +200,13 @@ class Environment(Component):
     def roles(self) -> frozenset[str]:
         """Roles that write for its instances, see `Outcome.request`."""
         return frozenset()
+
+    def with_other(self, role: str) -> "Environment":
+        """The same game with the model of a role as the other player. Raises `UserError` where there is none."""
+        raise UserError(
+            f"the environment '{self.kind}' has no other player, and two agents are to play each other; take a game of "
+            "two players, such as bargain or textarena:SimpleNegotiation-v0"
+        )
 
     def check_alone(self, tasks: Sequence[Task]) -> None:
         """As `check`, where no other role can write. Raises `UserError`."""
@@ -241,32 +258,6 @@ class Record(Protocol):
         """The instance, answered from the record where that has an answer. Raises `EpisodeChanged` where it cannot."""
 
 
-class EpisodeJournal(Protocol):
-    """Where a run writes the answers of servers as they come."""
-
-    def take(self, episode: str) -> Sequence[tuple[int, Any]]:
-        """Places and answers of an episode from before this process began. What is taken is not there a second time: an
-        episode that began anew has its answers after those of the first.
-        """
-
-    def add(self, episode: str, place: int, entry: Any) -> None:
-        """Write an answer, as plain data."""
-
-
-_JOURNAL: Final[ContextVar[EpisodeJournal | None]] = ContextVar("answers of servers", default=None)
-open_journal = _JOURNAL.get
-
-
-@contextmanager
-def journaling(journal: EpisodeJournal) -> Iterator[None]:
-    """Inside, answers of servers are written there, and those that are there are not requested again."""
-    token = _JOURNAL.set(journal)
-    try:
-        yield
-    finally:
-        _JOURNAL.reset(token)
-
-
 def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple[Message, ...]:
     """Append the first observation to a prompt: in a chat, to the user's last message."""
     if not opening:
@@ -309,6 +300,12 @@ class Contained:
             turn = await _awaited(self._instance.solution())
             return None if turn is None else _of_type(str, turn)
 
+    async def example(self) -> str | None:
+        """A turn of the form that the environment shows, if it shows one."""
+        with contained("example"):
+            turn = await _awaited(self._instance.example())
+            return None if turn is None else _of_type(str, turn)
+
     async def finish(self) -> None:
         """Collect the results of a rollout that has ended."""
         with contained("finish"):
@@ -339,10 +336,10 @@ class Contained:
             )
         raise EnvironmentFailed(f"more than {REQUESTS} texts of other roles were requested in a turn")
 
-    def verdict(self) -> Verdict | None:
-        """The environment's verdict, if it gives one."""
+    def verdict(self, role: str | None = None) -> Verdict | None:
+        """The environment's verdict, if it gives one; with a role, that for this other role."""
         with contained("verdict"):
-            verdict = self._instance.verdict()
+            verdict = self._instance.verdict() if role is None else self._instance.verdict_of(role)
             if verdict is not None:
                 _finite(_of_type(Verdict, verdict).value, "the value of a verdict")
             return verdict

@@ -13,12 +13,16 @@ The verdict is the share that is kept, times `discount` for each earlier round; 
 found by search over all that both may do, since the rules are deterministic; the regret is what the verdict misses of
 its value.
 
+With `other` the model of another role is the partner, and writes ``deal`` or what it demands; what each gets is its
+verdict, and an episode with a deal is solved. A turn that is neither repeats what was offered, or demanded, before.
+
 Source: alternating offers with discounting as in A. Rubinstein, Perfect equilibrium in a bargaining model, Econometrica
 50, 1982 (doi:10.2307/1912531); the partners' rules are ours.
 """
 
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Annotated, Final, NamedTuple
@@ -26,8 +30,8 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
-from posttrain.types import Task
+from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Request, Verdict
+from posttrain.types import Message, Task
 
 COINS: Final = 10
 DEAL: Final = "deal"
@@ -54,9 +58,22 @@ class Bargain(Environment):
     """Rounds after which there is no deal."""
     discount: Annotated[float, Field(gt=0.0, le=1.0)] = 0.9
     """What a round leaves of the value."""
+    other: Annotated[str, Field(min_length=1)] | None = None
+    """Role of the model that is the partner; None is a script."""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The partner's, if a model is the partner."""
+        return frozenset() if self.other is None else frozenset({self.other})
+
+    def with_other(self, role: str) -> "Bargain":
+        """The same with a model as the partner."""
+        return replace(self, other=role)
 
     def instance(self, task: Task, draw: Draw) -> Instance:
         """A partner of the task. Nothing is random."""
+        if self.other is not None:
+            return Between(self, self.other)
         rng = Random(zlib.crc32(f"bargain:{task.key}".encode()))
         return Negotiation(self, rng.choice(PARTNERS))
 
@@ -104,6 +121,70 @@ class Negotiation(Instance):
     def _observation(self, text: str) -> Observation:
         own = self._state
         key = f"{own.partner} {own.turn} {own.demand} {own.offered}"
+        return Observation(text=f"\n{text}\n", state_key=key, legal=ACTIONS)
+
+
+class Between(Instance):
+    """One episode of two models."""
+
+    def __init__(self, rules: Bargain, other: str) -> None:
+        self._rules, self._other = rules, other
+        self._round, self._failed = 0, 0
+        self._offer, self._demand = 0, COINS
+        self._shares: tuple[float, float] | None = None
+
+    def begin(self) -> Observation:
+        """Who begins."""
+        return self._observation("the first offer is yours")
+
+    async def step(self, action: str) -> Outcome:
+        """Make an offer, or accept the demand."""
+        valid, self._offer = self._read(action, self._offer)
+        self._failed += not valid
+        if action.strip() == DEAL:
+            return self._agreed(self._demand)
+        text = f"offers {self._offer}"
+        return Outcome(valid=valid, request=Request(role=self._other, prompt=(Message(role="user", content=text),)))
+
+    async def reply(self, text: str) -> Outcome:
+        """Make a demand, or accept the offer."""
+        _, self._demand = self._read(text, self._demand)
+        if text.strip() == DEAL:
+            return self._agreed(self._offer)
+        self._round += 1
+        return Outcome(
+            observation=self._observation(f"demands {self._demand}"), done=self._round == self._rules.horizon
+        )
+
+    def verdict(self) -> Verdict:
+        """The discounted share of the first."""
+        return self._verdict(0)
+
+    def verdict_of(self, role: str) -> Verdict | None:
+        """The discounted share of the partner."""
+        return self._verdict(1) if role == self._other else None
+
+    def measures(self) -> Mapping[str, float]:
+        """Turns of the first that are no action."""
+        return {"failed": float(self._failed)}
+
+    def _read(self, text: str, before: int) -> tuple[bool, int]:
+        """Whether a text is an action, and its coins, or else those before."""
+        move = text.strip()
+        return move in ACTIONS, int(move) if move in ACTIONS and move != DEAL else before
+
+    def _agreed(self, given: int) -> Outcome:
+        scale = self._rules.discount**self._round / COINS
+        self._shares = (scale * (COINS - given), scale * given)
+        return Outcome(observation=self._observation("agreed"), done=True)
+
+    def _verdict(self, place: int) -> Verdict:
+        text = "no deal" if self._shares is None else "{:.3f} and {:.3f}".format(*self._shares)
+        value = 0.0 if self._shares is None else self._shares[place]
+        return Verdict(value=value, solved=self._shares is not None, explanation=text)
+
+    def _observation(self, text: str) -> Observation:
+        key = f"{self._round} {self._offer} {self._demand}"
         return Observation(text=f"\n{text}\n", state_key=key, legal=ACTIONS)
 
 

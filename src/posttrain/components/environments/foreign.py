@@ -27,6 +27,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any
 
@@ -120,6 +121,12 @@ class Foreign(Environment):
         """The user's role, if a model plays it."""
         kind, _, role = (self.user or "").partition(":")
         return frozenset({role}) if kind == "role" and role else frozenset()
+
+    def with_other(self, role: str) -> "Environment":
+        """The game with the model of a role as the other player. Raises `UserError` where there is none."""
+        if split(self.source)[0] not in _USERS:
+            return super().with_other(role)
+        return replace(self, user=f"role:{role}")
 
     @property
     def user_code(self) -> tuple[str, ...]:
@@ -217,6 +224,7 @@ class Visit(Instance):
         self._first = Observation()
         self._rewarded = 0.0
         self._value: float | None = None
+        self._other: float | None = None
         self._counts = {"calls": 0.0, "failed_calls": 0.0}
 
     async def start(self) -> None:
@@ -254,6 +262,7 @@ class Visit(Instance):
         self._rewarded += float(seen["reward"])
         for name in self._counts:
             self._counts[name] += seen[name]
+        self._other = seen["other"]
         role = next(iter(self._rules.roles), "")
         return Outcome(
             observation=self._observed(seen),
@@ -270,6 +279,11 @@ class Visit(Instance):
         found: str | None = await self.order("solution")
         return found
 
+    async def example(self) -> str | None:
+        """A turn of the form that the environment shows, if it shows one."""
+        found: str | None = await self.order("example")
+        return found
+
     async def finish(self) -> None:
         """Request the value of the episode."""
         self._value = float(await self.order("value"))
@@ -278,10 +292,14 @@ class Visit(Instance):
         """The value of the episode; None before `finish`."""
         if self._value is None:
             return None
-        total = self._rewarded + self._value
-        return Verdict(
-            value=self._value, solved=total >= self._rules.solved_at, explanation=f"rewards sum to {total:.4g}"
-        )
+        return self._scored(self._value, self._rewarded + self._value)
+
+    def verdict_of(self, role: str) -> Verdict | None:
+        """The sum of rewards of the other player, where the game has one; None before its end."""
+        return None if self._other is None or role not in self._rules.roles else self._scored(self._other, self._other)
+
+    def _scored(self, value: float, total: float) -> Verdict:
+        return Verdict(value=value, solved=total >= self._rules.solved_at, explanation=f"rewards sum to {total:.4g}")
 
     def measures(self) -> Mapping[str, float]:
         """The sum of rewards of the turns, and numbers of calls where there are tools."""

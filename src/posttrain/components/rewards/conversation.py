@@ -130,4 +130,5 @@ def _answer(trajectory: Trajectory, fact: Exchange) -> Trajectory:
         segments=(trajectory.segments[0], own),
         stop_reason=trajectory.stop_reason,
         sample=trajectory.sample,
+        facts=trajectory.facts,
     )

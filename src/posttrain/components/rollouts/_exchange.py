@@ -1,20 +1,21 @@
-"""A conversation of two agents with private contexts, turn by turn."""
+"""Two agents that write by turns: a conversation, or a game."""
 
+import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from posttrain.component import frozen
 from posttrain.components.environments import with_opening
-from posttrain.components.rollouts import Exchange
-from posttrain.components.rollouts._segments import sampled_segment
+from posttrain.components.rollouts import Exchange, Rollout
+from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.datasets.templates import check_places, fill, prompt_from
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import IntArray, Message, Segment, StopReason, Task, Trajectory
+from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
 AGENTS: Final = ("Alice", "Bob")
 VIEW: Final = (
@@ -22,6 +23,7 @@ VIEW: Final = (
     "one message to {other}. As soon as you know the answer, write it as <A>answer</A>.\n{form}"
 )
 HEARD: Final = "{speaker}: {text}"
+TalkT = TypeVar("TalkT", bound="Talk")
 
 
 @frozen
@@ -55,6 +57,65 @@ class Form:
         return prompt_from(task, self.view, values)
 
 
+class TwoAgents(Rollout):
+    """What rollouts of two agents share."""
+
+    n: int
+    sampling: Sampling
+    rollouts: Literal["both", "first"]
+    role: str
+    partner: str | None
+    swapped: bool
+
+    @property
+    def group_size(self) -> int | None:
+        """None, as an agent that does not write gives no rollout."""
+        return None
+
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
+        return self.sampling.temperature or 1.0
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The second agent's, if it has its own."""
+        return frozenset() if self.partner is None else frozenset({self.partner})
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.roles
+
+    def begun(self, task: Task, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int) -> "Talk":
+        """What has not begun, with draws by a key."""
+        raise NotImplementedError
+
+    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
+        """One group with the rollouts of all conversations."""
+        begun = [self.begun(task, samplers, ("exchange", i), i) for i in range(self.n)]
+        talks = await asyncio.gather(*(talk.finish() for talk in begun))
+        kept = [t for number, talk in enumerate(talks) for t in self.seen(talk, number)]
+        return [Group(key=task.key, trajectories=tuple(kept))]
+
+    def seen(self, talk: "Talk", number: int, longest: float | None = None) -> list[Trajectory]:
+        """What the group has of a conversation: not what a partner saw."""
+        return [t for t in talk.rollouts(number, longest) if self._keeps(t.sample % 2, talk)]
+
+    def _keeps(self, place: int, talk: "Talk") -> bool:
+        if talk.partner is not None:
+            return place != talk.partner_place
+        return self.rollouts == "both" or place == 0
+
+    def _partner(
+        self, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int
+    ) -> tuple[tuple[str, Sampler] | None, int]:
+        """Role and sampler of the second agent, if it has its own, and its place."""
+        if self.partner is None:
+            return None, 1
+        return (self.partner, sampler_of(self.partner, samplers).bind(*key)), 0 if self.swapped and number % 2 else 1
+
+
 @dataclass(kw_only=True)
 class Talk:
     """A conversation in progress; the turns are those of both, by turns."""
@@ -76,6 +137,8 @@ class Talk:
     answers: list[str] = field(default_factory=list)
     agreed: str = ""
     stop_reason: StopReason = "length"
+    failure: str = ""
+    """Why it could not go on, where it could not."""
 
     @property
     def speaker(self) -> int:
@@ -144,7 +207,7 @@ class Talk:
             text = text.removesuffix(stop)
         return fill(self.form.heard, {"speaker": self.form.agents[place], "text": text})
 
-    async def finish(self) -> "Talk":
+    async def finish(self) -> Self:
         """Go on to the end."""
         while not self.over:
             turn = await self.next_turn()
@@ -152,6 +215,14 @@ class Talk:
                 break
             self.take(turn)
         return self
+
+    async def replay(self, turns: Sequence[Segment]) -> Self:
+        """Begin with given turns, up to what the next speaker reads."""
+        return replayed(self, turns)
+
+    async def finish_after(self, turns: Sequence[Segment]) -> Self:
+        """Begin with given turns, and go on to the end."""
+        return await replayed(self, turns).finish()
 
     def fact(self, number: int, longest: float | None = None) -> Exchange:
         """What is known of the whole conversation."""
@@ -182,7 +253,7 @@ class Talk:
         return found
 
 
-def replayed(talk: Talk, turns: Sequence[Segment]) -> Talk:
+def replayed(talk: TalkT, turns: Sequence[Segment]) -> TalkT:
     """A conversation that begins with given turns."""
     for turn in turns:
         talk.take(turn)

@@ -13,7 +13,6 @@ conversation draws one of `form.formats`.
 Differs: a conversation whose context is full ends without an answer.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -21,15 +20,14 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts import Rollout
-from posttrain.components.rollouts._exchange import Form, Talk
+from posttrain.components.rollouts._exchange import Form, Talk, TwoAgents
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Group, Task, Trajectory
+from posttrain.types import Task
 
 
 @frozen
-class Dialogue(Rollout):
+class Dialogue(TwoAgents):
     """Samples `n` conversations."""
 
     n: PositiveInt = 10
@@ -49,66 +47,25 @@ class Dialogue(Rollout):
     swapped: bool = False
     """Whether the partner is the first agent in every second conversation of a task."""
 
-    @property
-    def group_size(self) -> int | None:
-        """None, as an agent that does not write gives no rollout."""
-        return None
-
-    @property
-    def temperature(self) -> float:
-        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
-        return self.sampling.temperature or 1.0
-
-    @property
-    def roles(self) -> frozenset[str]:
-        """The second agent's, if it has its own."""
-        return frozenset() if self.partner is None else frozenset({self.partner})
-
-    @property
-    def helpers(self) -> frozenset[str]:
-        """The same."""
-        return self.roles
-
     def held_out(self, n: int, sampling: Sampling) -> "Dialogue":
         """The same conversation, seen by the first agent, without a requested format."""
         return replace(self, n=n, form=replace(self.form, formats=()), rollouts="first", sampling=sampling)
 
-    def talk(self, task: Task, sampler: Sampler, hint: str = "", other: Sampler | None = None, number: int = 0) -> Talk:
-        """A conversation that has not begun; `other` writes the turns of the partner."""
+    def begun(self, task: Task, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int) -> Talk:
+        """A conversation that has not begun."""
+        sampler = sampler_of(self.role, samplers).bind(*key)
+        partner, place = self._partner(samplers, key, number)
         return Talk(
             form=self.form,
             task=task,
             sampler=sampler,
-            hint=hint,
+            hint=drawn(self.form.formats, sampler) if key[0] == "exchange" else "",
             sampling=self.sampling,
             max_turns=self.max_turns,
             role=self.role,
-            partner=None if self.partner is None or other is None else (self.partner, other),
-            partner_place=0 if self.swapped and number % 2 else 1,
+            partner=partner,
+            partner_place=place,
         )
-
-    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group with the rollouts of all conversations."""
-        sampler = sampler_of(self.role, samplers)
-        other = None if self.partner is None else sampler_of(self.partner, samplers)
-        talks = await asyncio.gather(
-            *(
-                self._talk(task, sampler.bind("exchange", i), None if other is None else other.bind("exchange", i), i)
-                for i in range(self.n)
-            )
-        )
-        kept = [t for number, talk in enumerate(talks) for t in talk.rollouts(number) if self._keeps(t, talk)]
-        return [Group(key=task.key, trajectories=tuple(kept))]
-
-    def _keeps(self, seen: Trajectory, talk: Talk) -> bool:
-        """Whether the group has what an agent saw: not what a partner saw."""
-        place = seen.sample % 2
-        if talk.partner is not None:
-            return place != talk.partner_place
-        return self.rollouts == "both" or place == 0
-
-    async def _talk(self, task: Task, sampler: Sampler, other: Sampler | None, number: int) -> Talk:
-        return await self.talk(task, sampler, drawn(self.form.formats, sampler), other, number).finish()
 
 
 def drawn(formats: Sequence[str], sampler: Sampler) -> str:

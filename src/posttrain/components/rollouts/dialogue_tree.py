@@ -22,7 +22,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, field_validator
@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout, Scorer
-from posttrain.components.rollouts._exchange import Talk, replayed
+from posttrain.components.rollouts._exchange import Talk, TwoAgents
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.datasets.distances import edit_distance
@@ -45,8 +45,9 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 class DialogueTree(Rollout):
     """Searches each task, and returns the turns of each node with several children."""
 
-    of: Dialogue = Dialogue()
-    """How the two talk, without a partner; its `n` and `formats` are not used."""
+    of: Rollout = Dialogue()
+    """How the two talk, or the `game` that they play; its `n` and `formats` are not used. A partner's turns are no
+    pairs; where it is swapped, a task draws its place."""
     searches: Count = 8
     """Nodes that are expanded, at most."""
     rollouts: Count = 3
@@ -60,32 +61,59 @@ class DialogueTree(Rollout):
     merged: Share = 0.1
     """Edit distance over the length plus one up to which a turn is its sibling."""
 
+    @field_validator("of", mode="before")
+    @classmethod
+    def read_of(cls, of: Any) -> Any:
+        """Settings without a kind are those of a conversation."""
+        return {"kind": "dialogue", **of} if isinstance(of, Mapping) else of
+
     @field_validator("of")
     @classmethod
-    def check_of(cls, of: Dialogue) -> Dialogue:
-        """Refuse a partner, whose turns cannot be compared with the role's."""
-        if of.partner is not None:
-            raise PydanticCustomError("partner", "both agents of a tree are one model; leave partner out")
+    def check_of(cls, of: Rollout) -> Rollout:
+        """Refuse what is not written by two agents by turns."""
+        if not isinstance(of, TwoAgents):
+            raise PydanticCustomError("of", "a tree is of conversations or of games: kind dialogue or game")
         return of
+
+    @property
+    def _of(self) -> TwoAgents:
+        assert isinstance(self.of, TwoAgents), "checked"
+        return self.of
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The second agent's, if it has its own."""
+        return self.of.roles
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.of.helpers
+
+    def check(self, tasks: Sequence[Task]) -> None:
+        """The tasks must be those of the conversations."""
+        self.of.check(tasks)
 
     @property
     def temperature(self) -> float:
         """That of the conversations."""
         return self.of.temperature
 
-    def held_out(self, n: int, sampling: Sampling) -> Dialogue:
+    def held_out(self, n: int, sampling: Sampling) -> Rollout | None:
         """A conversation without a search."""
         return self.of.held_out(n, sampling)
 
     async def collect_scored(self, task: Task, samplers: Mapping[str, Sampler], scorer: Scorer) -> list[Group]:
         """A group for each node with several children; conversations that could not be scored are one of their own."""
-        sampler = sampler_of(self.of.role, samplers)
+        sampler = sampler_of(self._of.role, samplers)
+        place = int(sampler.bind("place").uniform() * 2) if self._of.swapped else 0
 
         def talk(*key: int | str) -> Talk:
-            return self.of.talk(task, sampler.bind(*key))
+            return self._of.begun(task, samplers, key, place)
 
-        lengths = await asyncio.gather(*(talk("fresh", i).finish() for i in range(self.fresh)))
-        longest = float(np.quantile([sum(map(len, own.turns)) for own in lengths], 0.85)) + 1.0
+        fresh = await asyncio.gather(*(talk("fresh", i).finish() for i in range(self.fresh)))
+        whole = [own for own in fresh if not own.failure] or fresh
+        longest = float(np.quantile([sum(map(len, own.turns)) for own in whole], 0.85)) + 1.0
         root, failed, number = Node(), list[Trajectory](), 0
         draws = sampler.bind("choices")
         for search in range(self.searches):
@@ -93,20 +121,26 @@ class DialogueTree(Rollout):
             if node is None:
                 break
             node.expanded = True
-            before = [own.turn for own in node.path() if own.turn is not None]
-            begun = [replayed(talk("tree", search, i), before) for i in range(self.rollouts)]
-            for own in await asyncio.gather(*(one.finish() for one in begun)):
-                [seen] = (
-                    await scorer(Group(key=task.key, trajectories=(own.rollouts(number, longest)[0],)))
-                ).trajectories
+            before = node.turns()
+            begun = [talk("tree", search, i).finish_after(before) for i in range(self.rollouts)]
+            for own in await asyncio.gather(*begun):
+                learned = self._of.seen(own, number, longest)[:1]
                 number += 1
+                if not learned:
+                    continue
+                [seen] = (await scorer(Group(key=task.key, trajectories=tuple(learned)))).trajectories
                 if seen.score is None or seen.score.status == "error":
                     failed.append(seen)
                 else:
                     self._add(node, own.turns[len(before) :], seen.score)
-        groups = [_group(talk("shown"), node, longest) for node in root.below() if len(node.children) > 1]
-        if not groups and not failed:  # a single child in every state; shown as it is, and no pair
-            groups = [_group(talk("shown"), root, longest)]
+        mine = [node for node in root.below() if node.children and node.children[0].author == self._of.role]
+        kept = [node for node in mine if len(node.children) > 1]
+        if not kept and not failed:  # a single child in every state; shown as it is, and no pair
+            kept = mine[:1]
+        shown = [(node, await talk("shown").replay(node.turns())) for node in kept]
+        groups = [_group(own, node, longest) for node, own in shown if not own.failure]
+        if not groups and not failed:
+            return [Group(key=task.key, trajectories=())]
         return [*groups, *([Group(key=f"{task.key}/failed", trajectories=tuple(failed))] if failed else [])]
 
     def _chosen(self, root: "Node", draws: Sampler) -> "Node | None":
@@ -167,6 +201,15 @@ class Node:
         """Mean reward of the conversations through it."""
         return math.fsum(score.value for score in self.scores) / max(len(self.scores), 1)
 
+    @property
+    def author(self) -> str:
+        """Role of the model that wrote it; empty at the root."""
+        return "" if self.turn is None else self.turn.actor
+
+    def turns(self) -> list[Segment]:
+        """All turns from the root to it."""
+        return [own.turn for own in self.path() if own.turn is not None]
+
     def path(self) -> "list[Node]":
         """From the root to it."""
         return [*(self.parent.path() if self.parent else []), self]
@@ -182,8 +225,7 @@ def apart(a: str, b: str) -> float:
 
 
 def _group(talk: Talk, node: Node, longest: float) -> Group:
-    """The children of a node, as turns with their values."""
-    replayed(talk, [own.turn for own in node.path() if own.turn is not None])
+    """The children of a node, as turns with their values; the conversation is where they are next."""
     prompt = Segment(
         actor="prompt",
         token_ids=talk.context(),

@@ -2,7 +2,8 @@
 
 Each demonstration of a task is split after every stop string of the environment, and observations are inserted between
 the parts. With `actions`, each turn is a random one of them instead: a policy with valid actions but no strategy. The
-player ``solver`` is the environment's own, and ``legal`` takes random actions that the environment lists.
+player ``solver`` is the environment's own, and ``legal`` takes random actions that the environment lists, or else of
+those that its text shows as examples.
 """
 
 import re
@@ -90,9 +91,12 @@ class Played(Tasks):
         """The player's turn. Raises `UserError` where there is none."""
         text = await instance.solution() if self.player == "solver" else None
         if text is None and not seen.legal:
+            text = await instance.example()
+        if text is None and not seen.legal:
             raise UserError(
-                f"task {task.key} cannot be played: the environment '{self.environment.kind}' has no solver and lists "
-                "no legal actions; give it a solver, or take a model that can act and leave imitation out (sft=null)"
+                f"task {task.key} cannot be played: the environment '{self.environment.kind}' has no solver, lists "
+                "no legal actions and shows none; give it a solver, or take a model that can act and leave imitation "
+                "out (sft=null)"
             )
         return rng.choice(seen.legal or ()) if text is None else text
 

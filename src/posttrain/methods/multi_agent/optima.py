@@ -7,6 +7,7 @@ gates: mute ones lose 1, endless ones lose 1, repeated turns get nothing for lan
 
     posttrain run optima setting=halves tasks=mine.jsonl model=FOLDER isft_1.rollout.form.view=... isft_1.reward.mute=40
     # columns: prompt, answer, contexts (a list of two texts)
+    posttrain run optima world=textarena:SimpleNegotiation-v0 models.bob.source=role:policy    # a game of two players
 
 Differs: as `optima_isft` and `optima_idpo`; the tasks of imitation and DPO are drawn, and not disjoint.
 

@@ -9,7 +9,8 @@ no reward of the task.
     posttrain run optima_idpo setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.of.form.view=...
     # columns: prompt, answer, contexts (a list of two texts)
 
-Differs: see `rollouts/dialogue_tree`. An iteration is a step, so that the optimizer's moments are kept. The rate is a
+Differs: see `rollouts/dialogue_tree`. In a game (``world=``) only turns that are the same are one, since moves that
+differ by a letter lead elsewhere. An iteration is a step, so that the optimizer's moments are kept. The rate is a
 fifth of that of the imitation.
 
 Measured here (four rounds from the warm-up of `optima_isft`, without the term of the language, five seeds): 71 % [61,
@@ -29,6 +30,7 @@ from posttrain.components.reducers.groups import Groups
 from posttrain.components.rewards.conversation import Conversation
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.components.rollouts.dialogue_tree import DialogueTree
+from posttrain.components.rollouts.game import Game
 from posttrain.methods.multi_agent.optima_isft import optima_isft
 from posttrain.recipes.changes import rl_of, with_stage, with_stages_before
 from posttrain.recipes.tree import Recipe
@@ -55,14 +57,16 @@ def optima_idpo(recipe: Recipe | None = None) -> Recipe:
 
 def searching(stage: RL) -> RL:
     """A stage of iSFT with a search and DPO in place of imitation."""
-    assert isinstance(stage.rollout, Dialogue) and isinstance(stage.reward, Conversation), "that of optima_isft"
+    talk = stage.rollout
+    assert isinstance(talk, Dialogue | Game) and isinstance(stage.reward, Conversation), "that of optima_isft"
+    tree = DialogueTree(of=talk) if isinstance(talk, Dialogue) else DialogueTree(of=talk, merged=0.0)
     kept = {name: part for name, part in stage.filters.items() if name != "best_conversations"}
     optimizer: Any = stage.learner.optimizer
     slower = replace(optimizer, lr=optimizer.lr * SLOWER)
     loss = RPO(loss=DPO(beta=0.1, reference="old"), eta=1.0, length="mean", times_beta=False)
     return replace(
         stage,
-        rollout=DialogueTree(of=stage.rollout),
+        rollout=tree,
         reward=replace(stage.reward, strict=True),
         filters={**kept, "turn_pairs": TurnPairs()},
         objective=Pairwise(loss=loss, pairs="extremes"),

@@ -8,6 +8,11 @@ a reward of .5 on (`filters/best_conversations`). The reward is `rewards/convers
 
     posttrain run optima_isft setting=halves tasks=mine.jsonl model=FOLDER rl.rollout.form.view=... reward.mute=40
     # columns: prompt, answer, contexts (a list of two texts)
+    posttrain run optima_isft world=textarena:SimpleNegotiation-v0 models.bob.source=role:policy
+
+With ``world=`` the two play a game of two players (`rollouts/game`). Its other player is the role ``bob``, by default
+the policy at the start of the stage, and the two change places in every second game, so that the policy learns both
+parts; each is rewarded by what its own player gets.
 
 Differs: the temperature is that of the setting (.3 in the first round and .7 later in the release), and formats are not
 asked for unless `rollout.form.formats` has some. Tasks are drawn in each step. The weight of the language is 1, or that
@@ -28,6 +33,8 @@ from typing import Final
 from posttrain.components.filters.best_conversations import BestConversations
 from posttrain.components.rewards.conversation import Conversation
 from posttrain.components.rollouts.dialogue import Dialogue
+from posttrain.components.rollouts.game import Game
+from posttrain.components.rollouts.turns import Turns
 from posttrain.methods.sampling.raft import raft
 from posttrain.models import Model
 from posttrain.recipes.changes import (
@@ -48,6 +55,8 @@ SETTING: Final = "halves"
 PAPER: Final = "arXiv:2410.08115"
 ROWS: Final = (257,)
 CHANGES: Final = ("reward", "learner.epochs", "learner.minibatches")
+BOB: Final = "bob"
+"""Role of the other player of a game."""
 
 
 def optima_isft(recipe: Recipe | None = None) -> Recipe:
@@ -56,20 +65,31 @@ def optima_isft(recipe: Recipe | None = None) -> Recipe:
     stage = imitating(rl_of(raft(before)))
     stage = replace(stage, learner=several_updates(rl_of(before).learner, epochs=2, minibatches=4))
     recipe = with_stage(keep_verifier(before), stage)
-    base = recipe.models.get("base", Model(source="role:policy", trained=True))
-    return with_models(replace(recipe, name="optima_isft"), {"base": base})
+    models = {"base": recipe.models.get("base", Model(source="role:policy", trained=True))}
+    if isinstance(stage.rollout, Game) and stage.rollout.partner is not None:
+        models |= {stage.rollout.partner: recipe.models.get(stage.rollout.partner, Model(source="role:policy"))}
+    return with_models(replace(recipe, name="optima_isft"), models)
 
 
 def imitating(stage: RL) -> RL:
-    """The stage with conversations, their reward, and the filter of the best ones."""
-    talk = stage.rollout if isinstance(stage.rollout, Dialogue) else None
-    talk = talk or Dialogue(n=rollouts_of(stage), sampling=sampling_of(stage))
+    """The stage with conversations, or games, their reward, and the filter of the best ones."""
     own = stage.reward
     reward = replace(own, tokens=-0.6) if isinstance(own, Conversation) else Conversation(of=own)
     kept = {name: part for name, part in stage.filters.items() if name != "ranked"}
     return replace(
         stage,
-        rollout=talk,
+        rollout=_talking(stage),
         reward=reward,
         filters={**kept, "best_conversations": BestConversations()},
     )
+
+
+def _talking(stage: RL) -> Dialogue | Game:
+    """What the two write: where the setting has an environment, a game of it."""
+    own = stage.rollout
+    if isinstance(own, Dialogue | Game):
+        return own
+    if isinstance(own, Turns):
+        turns, sampling = 2 * own.max_turns, own.sampling
+        return Game(environment=own.environment, n=own.n, max_turns=turns, sampling=sampling, partner=BOB, swapped=True)
+    return Dialogue(n=rollouts_of(stage), sampling=sampling_of(stage))

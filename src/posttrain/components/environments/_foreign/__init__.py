@@ -65,6 +65,8 @@ class Seen:
     """Messages of a user's context: what the user writes is to be sampled, and comes by `Adapter.reply`."""
     fault: str = ""
     """Name of what the user did that ends the episode as a failure."""
+    other: float | None = None
+    """At the end, the sum of rewards of the other player, where there is one."""
 
 
 class Adapter:
@@ -99,6 +101,10 @@ class Adapter:
 
     def solution(self) -> str | None:
         """The next turn of the environment's own solver, if it has one."""
+        return None
+
+    def example(self) -> str | None:
+        """A turn of the form that the environment shows, good or bad; None where it shows none."""
         return None
 
     def close(self) -> None:

@@ -25,8 +25,7 @@ class OpenSpiel(Adapter):
     """One game."""
 
     def __init__(self, game: Any, user: str | None = None, place: int = 0) -> None:
-        self._game, self._own = game, place
-        self._state: Any = None
+        self._game, self._own, self._state = game, place, game.new_initial_state()
         self._others, self._given, self._asked = Opponents(user), 0.0, place
         self._moves: dict[int, int] = {}
 
@@ -92,7 +91,8 @@ class OpenSpiel(Adapter):
         total = finite(state.returns()[self._own])
         reward, self._given = total - self._given, total
         if state.is_terminal():
-            return Seen(text=str(state), reward=reward, terminated=True)
+            other = finite(state.returns()[1 - self._own]) if self._game.num_players() == 2 else None
+            return Seen(text=str(state), reward=reward, terminated=True, other=other)
         return Seen(text=observed(state, self._own), reward=reward, legal=[*self._names(self._own).values()])
 
     def _names(self, player: int) -> dict[int, str]:

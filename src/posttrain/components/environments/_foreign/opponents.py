@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
+from posttrain.components.environments._foreign import written
 from posttrain.components.environments._foreign.users import written_by
 
 
@@ -51,3 +52,8 @@ def named(text: str, names: Mapping[int, str]) -> int | None:
     """The action whose number or name a text is, whatever the case."""
     whole = text.strip().lower()
     return next((action for action, name in names.items() if whole in (str(action), name.lower())), None)
+
+
+def unmasked(observation: Any) -> str:
+    """An observation without its mask, as text."""
+    return written(observation.get("observation", observation) if isinstance(observation, Mapping) else observation)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from posttrain.components.environments._foreign import Adapter, Seen, finite, first_number, viewed, written
-from posttrain.components.environments._foreign.opponents import Opponents
+from posttrain.components.environments._foreign import Adapter, Seen, finite, first_number, viewed
+from posttrain.components.environments._foreign.opponents import Opponents, unmasked
 
 
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
@@ -26,13 +26,14 @@ class PettingZoo(Adapter):
     """One game."""
 
     def __init__(self, environment: Any, view: str, user: str | None = None, place: int = 0) -> None:
-        self._game, self._view, self._place = environment, viewed(view, _flat), place
+        self._game, self._view, self._place = environment, viewed(view, unmasked), place
         self._others = Opponents(user)
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start, and play until it is the model's turn."""
         self._game.reset(seed=seed)
         self._own = self._game.possible_agents[self._place]
+        self._given = 0.0
         self.reseed(seed)
         return self._next()
 
@@ -58,14 +59,18 @@ class PettingZoo(Adapter):
         self._game.close()
 
     def _next(self) -> Seen:
-        while self._game.agents:
+        seen = Seen(terminated=True)
+        while agents := self._game.agents:
             observation, given, terminated, truncated, _ = self._game.last()
             over = bool(terminated or truncated)
             if self._game.agent_selection == self._own:
                 seen = Seen(text=self._view(observation), reward=finite(given))
                 seen.terminated, seen.truncated = bool(terminated), bool(truncated)
                 seen.legal = None if over else _texts(self._legal())
-                return seen
+                if not all(self._game.terminations[name] or self._game.truncations[name] for name in agents):
+                    return seen
+            else:
+                self._given += finite(given)
             if over:
                 self._game.step(None)
                 continue
@@ -74,7 +79,8 @@ class PettingZoo(Adapter):
             if isinstance(move, list):
                 return Seen(request=move)
             self._game.step(move)
-        return Seen(terminated=True)
+        seen.other = self._given if len(self._game.possible_agents) == 2 else None
+        return seen
 
     def _space(self) -> Any:
         return self._game.action_space(self._game.agent_selection)
@@ -86,11 +92,6 @@ class PettingZoo(Adapter):
         if mask is not None:
             return [int(i) for i in np.flatnonzero(mask)]
         return list(range(int(self._space().n))) if hasattr(self._space(), "n") else None
-
-
-def _flat(observation: Any) -> str:
-    """The observation without its mask."""
-    return written(observation.get("observation", observation) if isinstance(observation, Mapping) else observation)
 
 
 def _texts(legal: list[int] | None) -> list[str] | None:

@@ -82,9 +82,9 @@ class Served:
         if what == "close":
             self._close()
             return len(children())
-        return {"value": self._adapter.value, "snapshot": self._adapter.snapshot, "solution": self._adapter.solution}[
-            what
-        ]()
+        if what not in ("value", "snapshot", "solution", "example"):
+            raise ValueError(f"no order '{what}'")
+        return getattr(self._adapter, what)()
 
     def _made(self) -> Adapter:
         library, name = split(self._argument["source"])

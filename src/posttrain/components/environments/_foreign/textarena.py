@@ -30,7 +30,7 @@ class TextArena(Adapter):
         self._user = written_by(user) if user else None
         self._players = players or _players(game)
         self._random = Random(0)
-        self._value, self._shown = 0.0, ""
+        self._value, self._shown, self._new = 0.0, "", ""
 
     def reset(self, seed: int, fields: Mapping[str, Any]) -> Seen:
         """Start, and play until it is the model's turn."""
@@ -55,21 +55,29 @@ class TextArena(Adapter):
         """The game's reward of player 0, after its end."""
         return self._value
 
+    def example(self) -> str | None:
+        """One of the moves that the newest text of the game quotes, or else that all of it does."""
+        for text in (self._new, self._shown):
+            if found := re.findall(r"'(\[[^\]\n]{1,80}\])'", text):
+                return str(self._random.choice(found))
+        return None
+
     def _next(self, user: Callable[[list[dict[str, str]]], str | None] | None = None) -> Seen:
         while not self._over:
             player, text = self._game.get_observation()
             if player == 0:
-                new = str(text).removeprefix(self._shown)  # the text of a game grows, and is shown once
+                self._new = str(text).removeprefix(self._shown)  # the text of a game grows, and is shown once
                 self._shown = str(text)
-                return Seen(text=new)
+                return Seen(text=self._new)
             read = [{"role": "user", "content": str(text)}]
             move = user(read) if user is not None else self._reply(str(text))
             if move is None:
                 return Seen(request=read)
             self._over, _ = self._game.step(action=move)
         rewards, _ = self._game.close()
-        self._value = finite((rewards or {}).get(0) or 0.0)
-        return Seen(terminated=True)
+        own, other = (finite((rewards or {}).get(player) or 0.0) for player in range(2))
+        self._value = own
+        return Seen(terminated=True, other=other if self._players == 2 else None)
 
     def _reply(self, text: str) -> str:
         moves = re.findall(r"'(\[[^\]\n]{1,20}\])'|^\W*(\[[^\]\n]{1,20}\])", text, re.MULTILINE)
