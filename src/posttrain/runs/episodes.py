@@ -1,4 +1,7 @@
-"""Answers of environments that are servers, written as they come, so that a resumed run does not request them again.
+"""Answers of environments, written as they come.
+
+Those of servers are not requested again by a resumed run. Where rollouts go on over several steps
+(`schedule=streaming`) those of every environment are written, and `posttrain replay` takes them all from here.
 
 A server may charge for an answer, change what it is about, or answer differently the second time. Each of its answers
 is a line of ``environments.jsonl`` of the run, which is never cut. A checkpoint has the size that the file had; a
@@ -28,6 +31,7 @@ class EpisodeJournal:
         """Of the run in `folder`; `go_on` reads what is there."""
         self._path = self._read = folder / FILE
         self._found: dict[str, deque[list[tuple[int, Any]]]] = {}
+        self._follows = False
         self._journal: Journal | None = None
 
     def go_on(self, position: Mapping[str, int]) -> None:
@@ -45,18 +49,26 @@ class EpisodeJournal:
 
     def _take_in(self, episode: str, place: int, answer: Any) -> None:
         begun = self._found.setdefault(episode, deque())
+        if self._follows:  # what was answered last: all before it was played again, or given up
+            last = begun.popleft() if begun else []
+            begun.append([*(one for one in last if one[0] < place), (place, answer)])
+            return
         if not begun or place <= begun[-1][-1][0]:
             begun.append([])
         begun[-1].append((place, answer))
 
     def follow(self, folder: Path) -> None:
         """Take the answers of another run, which is computed again."""
-        self._read = folder / FILE
+        self._read, self._follows = folder / FILE, True
 
     def take(self, episode: str) -> Sequence[tuple[int, Any]]:
         """Places and answers of an episode before this process began, once."""
         episodes = self._found.get(episode)
         return episodes.popleft() if episodes else ()
+
+    def whole(self, episode: str) -> Sequence[tuple[int, Any]]:
+        """All answers of an episode of the run that is computed again; none in any other run."""
+        return self.take(episode) if self._follows else ()
 
     def add(self, episode: str, place: int, entry: Any) -> None:
         """Write an answer. Raises `RunFailed` if that is not possible."""
@@ -101,6 +113,10 @@ class EpisodesOf:
     def take(self, episode: str) -> Sequence[tuple[int, Any]]:
         """As that of the run."""
         return self.journal.take(f"{self.name} {episode}")
+
+    def whole(self, episode: str) -> Sequence[tuple[int, Any]]:
+        """As that of the run."""
+        return self.journal.whole(f"{self.name} {episode}")
 
     def add(self, episode: str, place: int, entry: Any) -> None:
         """As that of the run."""

@@ -21,15 +21,16 @@ def replay(folder: Path, root: Path, view: LiveView) -> tuple[Path, dict[str, An
     with RunStore.open(folder, reading=True) as store:
         journal = store.stream()
         anew = [entry["step"] for entry in store.metrics() if entry.get("episodes_anew")]
+    kept = all("anew" in entry for entry in journal)
     if not journal:
         raise UserError(
             f"{folder} has no {STREAM}: only runs with schedule=streaming have an order of samples of their own. Any "
             f"other run is repeated by: posttrain run {folder / 'recipe.yaml'}"
         )
-    if anew:
+    if anew and not kept:
         raise UserError(
             f"{folder} cannot be computed again: in step {anew[0]} episodes started anew, since their environment did "
-            "not answer as before, and nothing repeats what it answered then"
+            "not answer as before, and an earlier version, which wrote this run, did not keep what it answered then"
         )
     if not (folder / "model").is_dir():
         raise UserError(f"{folder} has not ended, so there are no weights to compare with: posttrain resume {folder}")

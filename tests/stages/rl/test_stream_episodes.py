@@ -1,11 +1,13 @@
 """Streamed episodes of an environment in workers: resumed in the middle to the bit, or started anew and counted."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from posttrain.component.user_code import allowing
 from posttrain.components.environments import Resumes
 from posttrain.components.environments.foreign import Foreign
 from posttrain.components.rollouts import Rollout
@@ -19,7 +21,7 @@ from posttrain.errors import UserError
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.tree import Recipe
 from posttrain.runs.live import LiveView
-from posttrain.runs.replaying import replay
+from posttrain.runs.replaying import different_files, replay
 from tests.conformance.test_methods import run
 from tests.stages import resuming
 from tests.stages.resuming import PullThePlug, cut_off_and_resumed
@@ -94,12 +96,21 @@ def test_an_environment_that_changed_meanwhile_starts_its_episodes_anew(
             super().step(metrics, timing)
 
     monkeypatch.setattr(resuming, "PullThePlug", Changing)
-    _, store = cut_off_and_resumed(recipe, tmp_path / "cut", at=3)
+    models, store = cut_off_and_resumed(recipe, tmp_path / "cut", at=3)
     anew = [entry["episodes_anew"] for entry in store.metrics()]
     assert len(anew) == 5
     assert not any(anew[:2]) and sum(anew[2:]) >= 1
-    with pytest.raises(UserError, match=r"cannot be computed again: in step [345] episodes started anew"):
-        replay(store.folder, tmp_path / "again", LiveView(lines=True))
+    models["policy"].save(store.folder / "model")
+    (tmp_path / "noise").write_text("?")
+    with allowing(trust=True):
+        again, _ = replay(store.folder, tmp_path / "again", LiveView(lines=True))
+    assert different_files(store.folder / "model", again / "model") == [], "both kinds of answers are in the record"
+    lines = [json.loads(line) for line in (store.folder / "stream.jsonl").read_text().splitlines()]
+    kept = [line.pop("anew") for line in lines]
+    assert any(kept)
+    (store.folder / "stream.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    with pytest.raises(UserError, match=r"cannot be computed again: in step [345] episodes started anew.*an earlier"):
+        replay(store.folder, tmp_path / "third", LiveView(lines=True))
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ REQUESTS = 32
 Resumes = Literal["replay", "record", "anew"]
 """How a rollout that began in an earlier process goes on: ``replay`` performs its actions again, and compares the
 answers; ``record`` takes the answers from the record, and performs only what is new; ``anew`` does so for an episode
-that has ended, and starts any other one again. The record of the last two is written as the answers come."""
+that has ended, and starts any other one again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +204,8 @@ class Environment(Component):
     def with_other(self, role: str) -> "Environment":
         """The same game with the model of a role as the other player. Raises `UserError` where there is none."""
         raise UserError(
-            f"the environment '{self.kind}' has no other player, and two agents are to play each other; take a game of "
-            "two players, such as bargain or textarena:SimpleNegotiation-v0"
+            f"the environment '{self.kind}' has no other player, and two agents are to play each other; take a game "
+            "such as bargain or textarena:SimpleNegotiation-v0"
         )
 
     def check_alone(self, tasks: Sequence[Task]) -> None:
@@ -243,8 +243,9 @@ class Environment(Component):
     def _continued(self, own: Instance, write: Writer | None, record: "Record") -> "Contained":
         """The instance as the record lets it go on."""
         if self.resumes != "replay":
-            return Contained(record.recorded(own, self.resumes), write)
-        return Contained(own, write) if record.kept is None else Continued(own, write, record.kept)
+            return Contained(record.recorded(own, self.resumes, self.roles), write)
+        kept, roles = record.kept, self.roles
+        return Contained(own, write) if kept is None else Continued(record.noted(own, roles), write, kept)
 
 
 class Record(Protocol):
@@ -254,8 +255,11 @@ class Record(Protocol):
     def kept(self) -> list[Any] | None:
         """The answers in the checkpoint, to be added to; None where rollouts end in the step that they begin in."""
 
-    def recorded(self, instance: Instance, resumes: Resumes) -> Instance:
+    def recorded(self, instance: Instance, resumes: Resumes, roles: frozenset[str]) -> Instance:
         """The instance, answered from the record where that has an answer. Raises `EpisodeChanged` where it cannot."""
+
+    def noted(self, instance: Instance, roles: frozenset[str]) -> Instance:
+        """The instance, whose answers are written down, and come from there where a run is computed again."""
 
 
 def with_opening(prompt: str | tuple[Message, ...], opening: str) -> str | tuple[Message, ...]:
@@ -303,8 +307,7 @@ class Contained:
     async def example(self) -> str | None:
         """A turn of the form that the environment shows, if it shows one."""
         with contained("example"):
-            turn = await _awaited(self._instance.example())
-            return None if turn is None else _of_type(str, turn)
+            return None if (turn := await _awaited(self._instance.example())) is None else _of_type(str, turn)
 
     async def finish(self) -> None:
         """Collect the results of a rollout that has ended."""

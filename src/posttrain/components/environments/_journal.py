@@ -14,6 +14,9 @@ class EpisodeJournal(Protocol):
         episode that began anew has its answers after those of the first.
         """
 
+    def whole(self, episode: str) -> Sequence[tuple[int, Any]]:
+        """Places and answers of an episode of the run that is computed again; none in any other run."""
+
     def add(self, episode: str, place: int, entry: Any) -> None:
         """Write an answer, as plain data."""
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableSequence
+from collections.abc import Awaitable, Callable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,10 +28,12 @@ _END = "end"
 class Answers:
     """The answers of one episode so far, in order."""
 
-    def __init__(self, kept: list[Any], journal: EpisodeJournal, episode: str) -> None:
-        """`kept` are those of a checkpoint; the journal may have further ones."""
+    def __init__(
+        self, kept: list[Any], journal: EpisodeJournal, episode: str, found: Sequence[tuple[int, Any]]
+    ) -> None:
+        """`kept` are those of a checkpoint, and `found` further ones of the journal."""
         self._kept, self._journal, self._episode = kept, journal, episode
-        for place, entry in journal.take(episode):
+        for place, entry in found:
             if place == len(kept):
                 kept.append(entry)
 
@@ -53,12 +55,16 @@ class Recorded(Instance):
     Raises `EpisodeChanged` where the record has the answer to something else.
     """
 
-    def __init__(self, instance: Instance, record: MutableSequence[Any] | Answers) -> None:
-        self._own, self._record, self._place = instance, record, 0
+    def __init__(
+        self, instance: Instance, record: MutableSequence[Any] | Answers, roles: frozenset[str] = frozenset()
+    ) -> None:
+        """`roles` are those that write in the episode, whose results are kept too."""
+        self._own, self._record, self._place, self._roles = instance, record, 0, sorted(roles)
         self._started = False
         self._account: Any = None
         self._first = Observation()
         self._verdict: Verdict | None = None
+        self._others: Mapping[str, Verdict | None] = {}
         self._measures: Mapping[str, float] = {}
 
     @staticmethod
@@ -101,19 +107,24 @@ class Recorded(Instance):
 
         async def ended() -> dict[str, Any]:
             await self._own.finish()
-            verdict = self._own.verdict()
-            values = None if verdict is None else [float(verdict.value), bool(verdict.solved), verdict.explanation]
-            return {"verdict": values, "measures": {k: float(v) for k, v in self._own.measures().items()}}
+            return {
+                "verdict": _values(self._own.verdict()),
+                "others": {role: _values(self._own.verdict_of(role)) for role in self._roles},
+                "measures": {k: float(v) for k, v in self._own.measures().items()},
+            }
 
         found = await self._answer(_END, ended)
-        if found["verdict"] is not None:
-            value, solved, explanation = found["verdict"]
-            self._verdict = Verdict(value=value, solved=solved, explanation=explanation)
+        self._verdict = _verdict(found["verdict"])
+        self._others = {role: _verdict(values) for role, values in found.get("others", {}).items()}
         self._measures = found["measures"]
 
     def verdict(self) -> Verdict | None:
         """The environment's result; None before `finish`."""
         return self._verdict
+
+    def verdict_of(self, role: str) -> Verdict | None:
+        """The environment's result for another role; None before `finish`."""
+        return self._others.get(role)
 
     def measures(self) -> Mapping[str, float]:
         """Measurements; none before `finish`."""
@@ -171,17 +182,36 @@ class Record:
     name: Callable[[], str]
     """A name for the episode: a function of the key of its draws alone."""
 
-    def recorded(self, instance: Instance, resumes: Resumes) -> Instance:
+    def recorded(self, instance: Instance, resumes: Resumes, roles: frozenset[str]) -> Instance:
         """The instance, answered from the record where that has an answer; itself where nothing is kept."""
         answers: list[Any] | Answers | None = self.kept
         journal = open_journal()
         if journal is not None:
-            answers = Answers([] if self.kept is None else self.kept, journal, self.name())
+            name = self.name()
+            answers = Answers([] if self.kept is None else self.kept, journal, name, journal.take(name))
         if answers is None:
             return instance
         if resumes == "anew" and len(answers) and not Recorded.is_whole(answers):
             raise EpisodeChanged("an episode that has not ended cannot go on in another process")
-        return Recorded(instance, answers)
+        return Recorded(instance, answers, roles)
+
+    def noted(self, instance: Instance, roles: frozenset[str]) -> Instance:
+        """The instance, whose answers are in the journal; of a run that is computed again they come from there."""
+        journal = open_journal()
+        if journal is None:
+            return instance
+        name = self.name()
+        return Recorded(instance, Answers([], journal, name, journal.whole(name)), roles)
+
+
+def _values(verdict: Verdict | None) -> list[Any] | None:
+    """A verdict as plain data."""
+    return None if verdict is None else [float(verdict.value), bool(verdict.solved), verdict.explanation]
+
+
+def _verdict(values: Sequence[Any] | None) -> Verdict | None:
+    """The verdict of plain data."""
+    return None if values is None else Verdict(value=values[0], solved=values[1], explanation=values[2])
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

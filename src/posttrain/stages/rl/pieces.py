@@ -8,7 +8,7 @@ answered the same without sampling, and goes on from there.
 import asyncio
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -62,6 +62,8 @@ class Gate:
     """Requests and scores that are under way."""
     anew: int = 0
     """Rollouts that started anew, since their environments did not repeat what they had answered."""
+    given_up: list[tuple[int, str]] = field(default_factory=list)
+    """Of each, the number of its group, and the key that all requests before it began with."""
     flows: bool = False
     """Whether pieces pass as they are requested."""
     passed: list[Waiting] = field(default_factory=list)
@@ -162,6 +164,7 @@ class PiecedSampler:
         for name in [name for name in answers if name.partition(" ")[2].startswith(key)]:
             del answers[name]
         self._gate.anew += 1
+        self._gate.given_up.append((self._progress.number, key))
 
     async def sample(
         self, token_ids: IntArray, n: int, sampling: Sampling, vectors: FloatArray | None = None
@@ -384,3 +387,18 @@ def read_answers(packed: dict[str, Any]) -> dict[str, dict[str, Any]]:
         name: {**answer, "scores": scores.validate_python(answer["scores"])} if "scores" in answer else dict(answer)
         for name, answer in packed.items()
     }
+
+
+def without_given_up(journal: Mapping[int, Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """The journal without pieces of rollouts that started anew in a later step: no answer to them is learned from."""
+    found, later = dict[int, Mapping[str, Any]](), list[tuple[int, str]]()
+    for step in sorted(journal, reverse=True):
+        entry = journal[step]
+        kept = [
+            piece
+            for piece in entry["pieces"]
+            if not any(piece[0] == number and piece[1].partition(" ")[2].startswith(key) for number, key in later)
+        ]
+        found[step] = {**entry, "pieces": kept}
+        later += [(number, key) for number, key in entry.get("anew", ())]
+    return found

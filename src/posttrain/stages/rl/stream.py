@@ -28,7 +28,15 @@ from posttrain.stages.rl.choosing import with_facts
 from posttrain.stages.rl.collect import filter_groups, stop_if_grading_fails
 from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.flight import Flight, Flown
-from posttrain.stages.rl.pieces import PiecedSampler, Progress, Waiting, plain_answers, read_answers, scored_once
+from posttrain.stages.rl.pieces import (
+    PiecedSampler,
+    Progress,
+    Waiting,
+    plain_answers,
+    read_answers,
+    scored_once,
+    without_given_up,
+)
 from posttrain.stages.rl.spans import with_span_rewards, with_spans
 from posttrain.stages.rl.table import Table, by_age, first
 from posttrain.types import Group
@@ -105,6 +113,7 @@ class Stream:
             {
                 "stage_step": self._step + 1,
                 "begun": self._begun,
+                "anew": [list(one) for one in self._flight.gate.given_up],
                 "draws": self._draws,
                 "pieces": self._pieces,
                 "ended": self._ended,
@@ -113,6 +122,7 @@ class Stream:
             }
         )
         self._begun, self._pieces, self._ended, self._left, self._batch = [], [], [], [], []
+        self._flight.gate.given_up = []
         self._collecting.memory[STREAM] = {
             "next": self._next,
             "draws": self._draws,
@@ -371,7 +381,7 @@ class Replayed(Stream):
     def __init__(self, collecting: Collecting, settings: Streams, journal: Mapping[int, Mapping[str, Any]]) -> None:
         """`journal` has an entry for each step, counted from 0."""
         super().__init__(collecting, settings)
-        self._journal = journal
+        self._journal = without_given_up(journal)
         self._landed: dict[int, Flown] = {}
 
     def _wait(self) -> list[int]:
