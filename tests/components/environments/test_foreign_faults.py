@@ -3,12 +3,14 @@
 import asyncio
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from posttrain.components.environments import EnvironmentFailed, Outcome
 from posttrain.components.environments.foreign import Foreign
+from posttrain.errors import AlarmStop
 from posttrain.grading.calls import MOST_CALLS
 from tests.components.environments.test_foreign import Story, story
 
@@ -65,6 +67,9 @@ def do(name: str) -> str:
 def change() -> str:
     app.remove_tool("do")
     return "changed"
+if os.path.exists("up"):
+    with open("starts", "a") as file: file.write("x")
+    if open("up").read() == "no": raise SystemExit(1)
 if os.path.exists("more"):
     @app.tool()
     def more() -> str: return "more"
@@ -197,3 +202,40 @@ def test_five_hundred_calls_in_a_turn_and_no_end(folder: Path) -> None:
     assert turn.observation.text.count(">fine<") == MOST_CALLS and not turn.done
     _, turns, *_ = asyncio.run(story(world("steps", folder, 60.0), ["fine"] * 200))
     assert len(turns) == 200 and not turns[-1].done
+
+
+@pytest.mark.slow
+def test_a_real_server_that_stays_down_is_started_four_times_and_stops_the_run(folder: Path) -> None:
+    """An episode beside it, whose server is up already, has its answers; the next one has none."""
+    server = world("mcp", folder, 30.0)
+    (folder / "up").write_text("yes")
+    assert [tool["name"] for tool in server.described["tools"]] == ["do", "change"]
+    assert texts(asyncio.run(story(server, [CALL.format("fine")]))) == ["\nfine\n"]
+    (folder / "up").write_text("no")
+    started = len((folder / "starts").read_text())
+    with pytest.raises(AlarmStop, match=r"is down: it did not come up in 4 starts.*posttrain resume RUN") as stopped:
+        asyncio.run(story(server, [CALL.format("fine")]))
+    assert stopped.value.exit_code == 3 and len((folder / "starts").read_text()) == started + 4
+    (folder / "up").write_text("yes")
+    assert texts(asyncio.run(story(server, [CALL.format("fine")]))) == ["\nfine\n"]
+
+
+@pytest.mark.slow
+def test_a_server_gets_the_import_path_and_the_variables_that_are_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module beside the script, one on PYTHONPATH, and a variable; a key of the run's stays with it."""
+    pytest.importorskip("mcp")
+    (folder / "away").mkdir()
+    (folder / "away" / "distant.py").write_text("TEXT = 'distant'\n")
+    (folder / "beside.py").write_text("TEXT = 'beside'\n")
+    (folder / "server.py").write_text(
+        "import os, beside, distant\nfrom mcp.server import MCPServer\napp = MCPServer('s')\n@app.tool()\n"
+        "def do(name: str) -> str:\n    own = [os.environ.get(key, '-') for key in ('SHOP_URL', 'SECRET_KEY')]\n"
+        "    return ' '.join([beside.TEXT, distant.TEXT, *own])\napp.run('stdio')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(folder / "away"))
+    monkeypatch.setenv("SHOP_URL", "there")
+    monkeypatch.setenv("SECRET_KEY", "hidden")
+    server = replace(world("mcp", folder, 30.0), arguments={"environment": ["SHOP_URL"]})
+    assert texts(asyncio.run(story(server, [CALL.format("fine")]))) == ["\nbeside distant there -\n"]

@@ -214,6 +214,19 @@ def test_a_server_is_started_four_times_in_all(monkeypatch: pytest.MonkeyPatch) 
         make("mcp:python server.py", {}, "text", "hermes")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"environment": ["NOT_SET_HERE"]}, "the variable NOT_SET_HERE, which is not set here"),
+        ({"environment": "PATH"}, "a list of names of variables"),
+        ({"size": 3}, "Arguments of the script are in its command"),
+    ],
+)
+def test_what_a_server_cannot_get_is_refused(arguments: dict[str, object], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        servers.variables(arguments)
+
+
 @pytest.mark.parametrize(("source", "extra"), [("gem:game:A-v0", "gem"), ("textworld:a.z8", "textworld")])
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch, source: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, extra, None)

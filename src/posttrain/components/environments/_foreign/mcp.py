@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 from posttrain.components.environments._foreign import Adapter, Seen
-from posttrain.components.environments._foreign.servers import Loop, script, tried
+from posttrain.components.environments._foreign.servers import Loop, script, tried, variables
 from posttrain.components.environments._foreign.tools import Tool, of_schema, perform
 from posttrain.errors import UserError
 from posttrain.grading.turn_calls import CallForm
@@ -28,14 +28,14 @@ class ServerGone(BaseException):
 def open_adapter(name: str, arguments: dict[str, Any], view: str, calls: str) -> Adapter:
     """The tools of a server that is started now."""
     script(name)
-    return Server(name, cast(CallForm, calls))
+    return Server(name, cast(CallForm, calls), variables(arguments))
 
 
 class Server(Adapter):
     """A server and the thread that talks to it."""
 
-    def __init__(self, command: str, form: CallForm) -> None:
-        self._form, self._words = form, shlex.split(command)[1:]
+    def __init__(self, command: str, form: CallForm, env: dict[str, str]) -> None:
+        self._form, self._words, self._env = form, shlex.split(command)[1:], env
         importlib.import_module("mcp")  # raises here where it is missing
         listed = tried(self._started, "it did not come up in {tries} starts", (BaseException,))
         names = [tool.name for tool in listed]
@@ -56,7 +56,8 @@ class Server(Adapter):
         import mcp
 
         try:
-            async with mcp.Client(mcp.StdioServerParameters(command=sys.executable, args=arguments)) as self._client:
+            server = mcp.StdioServerParameters(command=sys.executable, args=arguments, env=self._env)
+            async with mcp.Client(server) as self._client:
                 ready.set_result((await self._client.list_tools()).tools)
                 await self._stop.wait()
         except BaseException as error:

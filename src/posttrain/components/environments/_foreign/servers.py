@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import os
 import shlex
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,6 +18,11 @@ from posttrain.errors import UserError
 T = TypeVar("T")
 TRIES: Final = 4
 """Starts or calls of a server at most: one, and three more."""
+SHARED: Final = (
+    *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR"),
+    *("PYTHONPATH", "VIRTUAL_ENV"),
+)
+"""Environment variables that a server gets, where they are set: what every program needs, and where modules are."""
 WAIT: Final = 0.2
 """Seconds before another try; it doubles each time."""
 
@@ -31,6 +37,23 @@ def tried(start: Callable[[], T], refused: str, failures: tuple[type[BaseExcepti
                 raise ServerDown(f"{refused.format(tries=TRIES)}: {_reason(error)}") from error
             time.sleep(WAIT * 2**place)
     raise AssertionError("the last one returned or raised")
+
+
+def variables(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The environment variables of a server: `SHARED`, and those that ``arguments.environment`` names.
+
+    A server is a stranger's program, and the run's environment may hold keys. Raises `UserError`.
+    """
+    further = {name: value for name, value in arguments.items() if name != "environment"}
+    names = arguments.get("environment", [])
+    if further or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserError(
+            f"the arguments of an MCP server are environment, a list of names of variables that it gets; got "
+            f"{dict(arguments)!r:.200}. Arguments of the script are in its command: mcp:python server.py --size 3"
+        )
+    if missing := [name for name in names if name not in os.environ]:
+        raise UserError(f"the MCP server is to get the variable {missing[0]}, which is not set here: export it first")
+    return {name: os.environ[name] for name in (*SHARED, *names) if name in os.environ}
 
 
 def script(command: str) -> str:
