@@ -56,6 +56,11 @@ def test_turns_and_tokens_that_are_left() -> None:
     row["info"] = json.dumps({"valid_turns": [False, True], "tokens_left": [5, 1]})
     add_budget([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
     assert [segment["left"] for segment in page["segments"]] == ["3 turns, 5 tokens", "2 turns, 1 token"]
+    limits = [{"calls": 3, "proposals": 1}, {"calls": 1, "proposals": "?"}]
+    row["info"] = json.dumps({"valid_turns": [False, True], "tokens_left": [5, 1], "limits_left": limits})
+    add_budget([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
+    first, second = [segment["left"] for segment in page["segments"]]
+    assert (first, second) == ("3 turns, 5 tokens, 3 calls, 1 proposal", "2 turns, 1 token, 1 call")
     assert page["in_turns"]
     row["info"] = "no JSON"
     add_budget([page], [row], {})
@@ -78,7 +83,7 @@ def test_the_page(tmp_path: Path) -> None:
             stop_reason="length",
             sample=sample,
             parent=None if not sample else 0,
-            facts=(Episode(valid_turns=(True, True), tokens_left=(4, 3)),),
+            facts=(Episode(valid_turns=(True, True), tokens_left=(4, 3), limits_left=({"calls": 2}, {"calls": 1})),),
         )
 
     recipe = {**RECIPE, "stages": {"rl": {"kind": "rl", "rollout": {"kind": "turns", "max_turns": 5}}}}
@@ -86,7 +91,7 @@ def test_the_page(tmp_path: Path) -> None:
         store.log_metrics(1, "rl", 1, {})
         store.write_rollouts(1, rollout_rows([made(0, 4), made(1, 5)], groups=[0, 0], stage="rl"))
     found = Page(browser(tmp_path).get("/runs/branched-1/steps/1/groups/0").text)
-    assert "policy, turn 0, 4 turns, 4 tokens left" in found.text
+    assert "policy, turn 0, 4 turns, 4 tokens, 2 calls left" in found.text
     assert "environment, turn 1" in found.text
     assert "rollout 1, branched off 0" in found.text and "2 tokens as in rollout 0" in found.text
     assert [a["style"] for a in found.with_class("branch")] == ["--level:1"]

@@ -57,14 +57,15 @@ def _alike(row: Mapping[str, Any], parent: Mapping[str, Any]) -> int:
 def add_budget(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], rollout: Mapping[str, Any]) -> None:
     """Mark the segments of rollouts of several turns: `rollout` is their part of the recipe.
 
-    A rollout is ``in_turns`` if it has more than one; a turn of a model has ``left``, such as ``3 turns, 20 tokens``.
+    A rollout is ``in_turns`` if it has more than one; a turn of a model has ``left``, such as ``3 turns, 20 tokens``,
+    with what limits of the environment left: ``1 call``.
     """
     budget = rollout.get("budget")
     free = budget.get("free_turns", 0) if isinstance(budget, dict) else 0
     most = rollout.get("max_turns")
     for page, row in zip(rollouts, rows, strict=True):
         page["in_turns"] = any(segment["turn"] for segment in row["segments"])
-        valid, tokens = _of_episode(row["info"])
+        valid, tokens, limits = _of_episode(row["info"])
         invalid = list(accumulate(not own for own in valid))
         for segment in page["segments"]:
             turn, segment["left"] = segment["turn"], ""
@@ -72,20 +73,24 @@ def add_budget(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], roll
                 continue
             left = most - (turn + 1 - min(free, invalid[turn])) if isinstance(most, int) else None
             parts = [] if left is None or left < 0 else [_counted(left, "turn")]
-            segment["left"] = ", ".join(parts + ([_counted(tokens[turn], "token")] if turn < len(tokens) else []))
+            parts += [_counted(tokens[turn], "token")] if turn < len(tokens) else []
+            own = limits[turn] if turn < len(limits) and isinstance(limits[turn], dict) else {}
+            parts += [_counted(count, str(name).removesuffix("s")) for name, count in own.items() if type(count) is int]
+            segment["left"] = ", ".join(parts)
 
 
-def _of_episode(info: str | None) -> tuple[list[bool], list[int]]:
-    """Whether each turn was valid, and the tokens that each left; empty where the record has no such numbers."""
+def _of_episode(info: str | None) -> tuple[list[bool], list[int], list[Any]]:
+    """Whether each turn was valid, and the tokens, and what else, it left; empty where the record has none."""
     try:
         found = parse_json(info or "{}", constants=True)
     except ValueError:
-        return [], []
+        return [], [], []
     own = found if isinstance(found, dict) else {}
-    valid, left = own.get("valid_turns"), own.get("tokens_left")
+    valid, left, limits = (own.get(name) for name in ("valid_turns", "tokens_left", "limits_left"))
     return (
         [bool(value) for value in valid] if isinstance(valid, list) else [],
         left if isinstance(left, list) and all(isinstance(value, int) for value in left) else [],
+        limits if isinstance(limits, list) else [],
     )
 
 

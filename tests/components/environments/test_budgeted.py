@@ -22,6 +22,8 @@ def test_calls_proposals_and_invalid_turns_share_a_budget() -> None:
     assert outcomes[2].observation.text == "\nWrong. 1 steps, 1 proposals left. Propose an answer.\n"
     assert [outcome.done for outcome in outcomes] == [False, False, False, True]
     assert verdict is not None and verdict.solved
+    left = [{"calls": 3, "proposals": 2}, {"calls": 2, "proposals": 2}, {"calls": 1, "proposals": 1}]
+    assert [outcome.left for outcome in outcomes] == [*left, {"calls": 0, "proposals": 0}]
     assert measures == {"proposals": 2.0, "calls": 1.0, "invalid": 1.0}
 
 

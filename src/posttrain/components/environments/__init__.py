@@ -7,8 +7,6 @@ serves one rollout and shares nothing with others.
 An environment may fail: it runs the user's code, a tool or a service. `Environment.open` gives instances whose every
 failure is an `EnvironmentFailed`. It ends one rollout, and is neither a crash of the run nor a wrong answer of the
 model.
-
-A rollout may go on in another process. `Environment.resumes` is how its environment gets to where it was.
 """
 
 import asyncio
@@ -84,6 +82,8 @@ class Outcome:
     latency: float = 0.0
     """What the action takes by the environment's own statement, in the time of a token that is sampled. No clock is
     read: which rollouts are first, and what a quota lets begin, goes by tokens and this."""
+    left: Mapping[str, int] | None = None
+    """What limits of the environment itself leave, by name: ``{"calls": 3}``; None without one."""
     request: Request | None = None
     """What another role is to write; `Instance.reply` takes it, and has what follows. Rewards and latencies add up."""
 
@@ -109,6 +109,8 @@ class Episode(Fact):
     """Tokens that were written in the turns, and latencies that the environment stated, in tokens."""
     tokens_left: tuple[int, ...] | None = None
     """[turns] what a limit of tokens in all left after each turn; None without one."""
+    limits_left: tuple[Mapping[str, int], ...] | None = None
+    """[turns] `Outcome.left`; None where the environment has no such limits."""
     measures: Mapping[str, float] | None = None
     """Measurements of the environment; None where it failed before they were taken."""
     verdict: Verdict | None = None
@@ -296,23 +298,23 @@ class Contained:
     async def start(self) -> None:
         """Get ready."""
         with contained("start"):
-            await _awaited(self._instance.start())
+            await self._instance.start()
 
     async def solution(self) -> str | None:
         """The next turn of a player who solves the task, if there is one."""
         with contained("solution"):
-            turn = await _awaited(self._instance.solution())
+            turn = await self._instance.solution()
             return None if turn is None else _of_type(str, turn)
 
     async def example(self) -> str | None:
         """A turn of the form that the environment shows, if it shows one."""
         with contained("example"):
-            return None if (turn := await _awaited(self._instance.example())) is None else _of_type(str, turn)
+            return None if (turn := await self._instance.example()) is None else _of_type(str, turn)
 
     async def finish(self) -> None:
         """Collect the results of a rollout that has ended."""
         with contained("finish"):
-            await _awaited(self._instance.finish())
+            await self._instance.finish()
 
     def begin(self) -> Observation:
         """Return the first observation."""
@@ -322,7 +324,7 @@ class Contained:
     async def step(self, action: str) -> Outcome:
         """Perform an action, with what other roles write before the turn is over."""
         with contained("step"):
-            outcome = checked(await _awaited(self._instance.step(action)))
+            outcome = checked(await self._instance.step(action))
         for _ in range(REQUESTS):
             if outcome.request is None:
                 return outcome
@@ -330,7 +332,7 @@ class Contained:
                 raise EnvironmentFailed(f"the role '{outcome.request.role}' is to write, and no one does here")
             text = await self._write(outcome.request)
             with contained("reply"):
-                after = checked(await _awaited(self._instance.reply(text)))
+                after = checked(await self._instance.reply(text))
             outcome = replace(
                 after,
                 reward=outcome.reward + after.reward,
@@ -355,7 +357,7 @@ class Contained:
     async def close(self) -> None:
         """Release resources."""
         with contained("close"):
-            await _awaited(self._instance.close())
+            await self._instance.close()
 
 
 def plain(outcome: Outcome) -> dict[str, Any]:
@@ -370,6 +372,7 @@ def plain(outcome: Outcome) -> dict[str, Any]:
         "truncated": bool(outcome.truncated),
         "valid": bool(outcome.valid),
         "latency": float(outcome.latency),
+        **({} if outcome.left is None else {"left": dict(outcome.left)}),
     }
 
 
@@ -416,10 +419,6 @@ def _explained(error: BaseException) -> str:
     message = " ".join("".join(traceback.format_exception_only(error)).split())[:500]
     frames = traceback.extract_tb(error.__traceback__)
     return f"{message} ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if len(frames) > 1 else message
-
-
-async def _awaited(result: Awaitable[T]) -> T:
-    return await result
 
 
 def _of_type(kind: type[T], value: object) -> T:

@@ -94,7 +94,7 @@ class Trial(Instance):
         over = self._solved or self._proposed >= self._rules.proposals or self._used >= self._rules.steps
         if not over:
             text += self._feedback(own if proposing else None)
-        return Outcome(observation=self._observation(text), done=over, valid=bool(own))
+        return Outcome(observation=self._observation(text), done=over, valid=bool(own), left=self._left())
 
     async def solution(self) -> str:
         """The answer."""
@@ -131,6 +131,11 @@ class Trial(Instance):
         if number is None or right is None:
             return ""
         return " Too small." if number < right else " Too large."
+
+    def _left(self) -> dict[str, int]:
+        """Calls that may follow, or proposals: each is a step."""
+        steps = max(self._rules.steps - self._used, 0)
+        return {"calls": steps, "proposals": min(self._rules.proposals - self._proposed, steps)}
 
     def _observation(self, text: str) -> Observation:
         left = self._rules.steps - self._used

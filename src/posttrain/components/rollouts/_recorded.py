@@ -230,6 +230,7 @@ def _outcome(entry: Mapping[str, Any]) -> Outcome:
         observation=Observation(
             text=entry["text"], state_key=entry["state_key"], legal=None if legal is None else tuple(legal)
         ),
+        left=entry.get("left"),
         request=None if request is None else Request(role=request[0], prompt=tuple(request[1]), max_tokens=request[2]),
         **{name: entry[name] for name in ("reward", "done", "truncated", "valid", "latency")},
     )

@@ -313,6 +313,8 @@ class _Progress:
         if self.left is not None:
             self.left = max(self.left - len(segment), 0)
             self.episode = replace(self.episode, tokens_left=(*(self.episode.tokens_left or ()), self.left))
+        if outcome.left is not None:
+            self.episode = replace(self.episode, limits_left=(*(self.episode.limits_left or ()), dict(outcome.left)))
         self.episode = replace(
             self.episode,
             valid_turns=(*self.episode.valid_turns, bool(outcome.valid)),
