@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
 from posttrain.component import Component
-from posttrain.components.environments._journal import EpisodeJournal as EpisodeJournal
-from posttrain.components.environments._journal import journaling as journaling
-from posttrain.components.environments._journal import open_journal as open_journal
 from posttrain.errors import AlarmStop, UserError
 from posttrain.types import Fact, Message, Task
+from posttrain.types.episode_journal import EpisodeJournal as EpisodeJournal
+from posttrain.types.episode_journal import journaling as journaling
+from posttrain.types.episode_journal import open_journal as open_journal
 
 T = TypeVar("T")
 Draw = Callable[[], float]

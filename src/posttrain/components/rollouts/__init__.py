@@ -7,7 +7,7 @@ for other components, is a `Fact` that this contract or that of the environments
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from posttrain.component import Component
 from posttrain.engines import Sampler, Sampling
@@ -88,6 +88,11 @@ class Exchange(Fact):
     """The answer that two turns stated; empty without one."""
     longest: float | None = None
     """Number of tokens that the length is compared with; None takes the longest conversation of the group."""
+
+    def record(self) -> dict[str, Any]:
+        """The fields; the texts are ``written_turns``, since the number of an episode's turns is ``turns``."""
+        own = super().record()
+        return {"written_turns": own.pop("turns"), **own}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Where answers of servers are kept while a run goes on."""
+"""Where a run keeps what environments answer while it goes on."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
