@@ -69,6 +69,9 @@ class Served:
             seed_draws(order["chance"])
             self._adapter.reseed(order["chance"])
             return {**self._plain(seen), "tools": digest(_tools(self._adapter))}
+        if what == "close":  # also an episode whose server did not come up
+            self._close()
+            return len(children())
         assert self._adapter is not None, "an episode begins with a reset"
         if what == "step":
             if self._over:  # some libraries answer all the same
@@ -79,9 +82,6 @@ class Served:
         if what == "restore":
             self._over = False
             return self._adapter.restore(order["state"])
-        if what == "close":
-            self._close()
-            return len(children())
         if what not in ("value", "snapshot", "solution", "example"):
             raise ValueError(f"no order '{what}'")
         return getattr(self._adapter, what)()
