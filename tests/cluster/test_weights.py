@@ -12,7 +12,7 @@ from posttrain.cluster._actors import Replicas
 from posttrain.cluster._members import Member
 from posttrain.cluster._session import ENOUGH, Processes
 from posttrain.cluster._store import check_room
-from posttrain.cluster._weights import Buffer, Mapped, Version, digest_of, read, size_of, write
+from posttrain.cluster._weights import Buffer, Mapped, Sent, Shared, Version, digest_of, read, size_of, write, write_at
 from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
@@ -43,12 +43,48 @@ def test_a_version_that_was_written_is_read(two: tuple[Policy, Policy]) -> None:
     buffer, mapped = Buffer(), Mapped()
     assert write(one, buffer.room(size_of(one))) == digest_of(one)
     before = [parameter._version for parameter in other.parameters()]
-    read(other, mapped.array("p", buffer.path, size_of(one)), version_of(one))
+    read(other, mapped.array("p", buffer.path), version_of(one))
     after = [parameter._version for parameter in other.parameters()]
     assert all(a > b for a, b in zip(after, before, strict=True)), "copies in the form for decoding are made anew"
     assert digest_of(other) == digest_of(one) and other.version == 3
-    assert size_of(one) == sum(2 * p.numel() for p in one.parameters())
+    sizes = [2 * p.numel() for p in one.parameters()]
+    assert size_of(one) == sum(-(-size // 64) * 64 for size in sizes) > sum(sizes), "a vector of 16 numbers has 32"
     buffer.close()
+
+
+def test_a_copy_computes_with_the_buffer_itself(two: tuple[Policy, Policy]) -> None:
+    """The next version is there when it has been written and its digest compared; what is tied stays tied."""
+    one, other = two
+    sent, mapped = Sent("p"), Mapped()
+    version = sent.now(one)
+    source = mapped.array("p", sent.buffer.path)
+    strided = next(p for p in other.parameters() if p.dim() == 2 and p.shape[0] != p.shape[1])
+    with torch.no_grad():
+        strided.set_(strided.detach().t().contiguous().t())  # type: ignore[call-overload]
+    shared = Shared(other, source, version)
+    shared.take(version, with_base=True)
+    assert digest_of(other) == digest_of(one) and other.version == one.version
+    held = source.ctypes.data, source.ctypes.data + len(source)
+    inside = [held[0] <= p.data_ptr() < held[1] for p in other.parameters()]
+    assert inside.count(False) == 1 and not strided.is_contiguous(), "one with its elements in another order is copied"
+    assert all(p.data_ptr() % 64 == 0 for p in other.parameters())
+    with torch.no_grad():
+        for parameter in one.parameters():
+            parameter.mul_(2.0)
+    one.version += 1
+    before, counts = sent.version, [parameter._version for parameter in other.parameters()]
+    version = sent.now(one)
+    with pytest.raises(RunFailed, match="arrived with the digest"):
+        shared.take(before, with_base=True)  # type: ignore[arg-type]
+    shared.take(version, with_base=True)
+    assert mapped.array("p", sent.buffer.path) is source and digest_of(other) == digest_of(one)
+    assert all(p._version > count for p, count in zip(other.parameters(), counts, strict=True))
+    with torch.no_grad():
+        next(p for p in other.parameters() if p is not strided).zero_()
+    assert sent.has(one), "what a reader writes stays with it"
+    with pytest.raises(RunFailed, match="arrived with the digest"):
+        shared.take(version, with_base=True)
+    sent.buffer.close()
 
 
 def test_a_version_with_another_digest_is_an_error(two: tuple[Policy, Policy]) -> None:
@@ -65,14 +101,49 @@ def test_the_same_path_of_another_buffer_is_opened_anew() -> None:
     first = Buffer()
     first.room(4)[:] = 1
     path = first.path
-    assert mapped.array("p", path, 4).tolist() == [1, 1, 1, 1]
+    assert mapped.array("p", path).tolist() == [1, 1, 1, 1]
     first.close()
     second = Buffer()
     second.room(4)[:] = 2
     assert second.path == path
-    assert mapped.array("p", second.path, 4).tolist() == [2, 2, 2, 2]
+    assert mapped.array("p", second.path).tolist() == [2, 2, 2, 2]
     second.close()
     assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_what_others_wrote_into_the_buffer_is_the_next_version_and_is_not_written_again(
+    two: tuple[Policy, Policy], frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two owners with some of the trained weights each; a frozen matrix stays."""
+    one, other = two
+    for policy in two:
+        policy.requires_grad_(True)
+        next(policy.parameters()).requires_grad_(not frozen)
+    sent = Sent("p")
+    first, base = sent.now(one), next(one.parameters()).detach().clone()
+    given = {name: p.detach() for name, p in other.named_parameters() if p.requires_grad}
+    places = sent.places(one)
+    assert places.keys() == given.keys() and not sent.has(one), "until all is there"
+    for names in (list(given)[::2], list(given)[1::2]):
+        write_at(sent.buffer.path, {name: given[name] for name in names}, places)
+    sent.arrive(one)
+    assert all(torch.equal(p, given[name]) for name, p in one.named_parameters() if name in given)
+    assert torch.equal(next(one.parameters()), base) == frozen
+    one.version += 1
+    with monkeypatch.context() as patched:
+        patched.setattr("posttrain.cluster._weights._write", None)
+        version = sent.now(one)
+    assert version.number == one.version and version.digest != first.digest and version.base == first.base
+    shared = Shared(other, Mapped().array("p", sent.buffer.path), version)
+    shared.take(version, with_base=True)
+    assert digest_of(other) == digest_of(one)
+    with torch.no_grad():
+        next(p for p in one.parameters() if p.requires_grad).add_(1.0)
+    assert not sent.has(one) and sent.now(one).digest != version.digest, "what is changed here is written"
+    shared.take(sent.now(one), with_base=True)
+    assert digest_of(other) == digest_of(one)
+    sent.buffer.close()
 
 
 @pytest.fixture
@@ -97,7 +168,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.own, self.sent = Replicas.__new__(Replicas), list[tuple[int, bool]]()
-        self.own.policies, self.own._bases, self.own._keys = {}, {}, {}
+        self.own.policies, self.own._bases, self.own._keys, self.own._shared = {}, {}, {}, {}
         self.load = self
 
     def remote(self, version: Version, path: str, with_base: bool, far: Any, content: bytes | None) -> None:

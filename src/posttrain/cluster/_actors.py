@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from posttrain.cluster._weights import Mapped, Version, check, read
+from posttrain.cluster._weights import Mapped, Shared, Version, check, read
 from posttrain.engines import Engine, Sampling
 from posttrain.errors import RunFailed
 from posttrain.types import Array, FloatArray, IntArray
@@ -38,6 +38,8 @@ class Replicas:
         self._keys: dict[str, str] = {}
         """Versions of all of them."""
         self._mapped = Mapped()
+        self._shared: dict[str, Shared] = {}
+        """Those whose weights are in memory of the run's own process."""
         self._is_near = node == node_of()
 
     def about(self) -> dict[str, Any]:
@@ -51,19 +53,31 @@ class Replicas:
         return free_address()
 
     def load(self, version: Version, path: str, with_base: bool, far: Any = None, content: bytes | None = None) -> None:
-        """Give a copy the weights of a version, from the buffer at `path` or, on another node, from what was sent.
+        """Give a copy the weights of a version: the buffer at `path` itself or, on another node, what was sent.
 
         `content` makes the copy first. (In one call: those of an actor may overtake one another.) Without the base it
         must be the one that the copy has.
         """
+        name = version.name
         if content is not None:
-            self.policies[version.name] = pickle.loads(content)
-        if not with_base and self._bases.get(version.name, "") != version.base:
-            raise RunFailed(f"version {version.number} of {version.name} arrived without its base")
-        size = version.bytes + (version.base_bytes if with_base else 0)
-        source = far if far is not None else self._mapped.array(version.name, path, size)
-        read(self.policies[version.name], np.asarray(source)[:size], version, with_base)
-        self._bases[version.name], self._keys[version.name] = version.base, version.key
+            self.policies[name] = pickle.loads(content)
+            self._shared.pop(name, None)
+        if not with_base and self._bases.get(name, "") != version.base:
+            raise RunFailed(f"version {version.number} of {name} arrived without its base")
+        if far is not None:
+            read(self.policies[name], np.asarray(far), version, with_base)
+        else:
+            self._share(version, path, with_base)
+        self._bases[name], self._keys[name] = version.base, version.key
+
+    def _share(self, version: Version, path: str, with_base: bool) -> None:
+        """Compute with the buffer at a path, which has all weights, whatever it had before."""
+        name, source = version.name, self._mapped.array(version.name, path)
+        shared = self._shared.get(name)
+        if shared is None or shared.source is not source:
+            shared = self._shared[name] = Shared(self.policies[name], source, version)
+            with_base = True
+        shared.take(version, with_base)
 
     def forget(self, names: list[str]) -> None:
         """Drop copies."""
@@ -71,6 +85,7 @@ class Replicas:
             self.policies.pop(name, None)
             self._bases.pop(name, None)
             self._keys.pop(name, None)
+            self._shared.pop(name, None)
             self._mapped.forget(name)
 
 
@@ -196,7 +211,7 @@ class Learners(Replicas):
         from posttrain.cluster._part import Part, leave_mesh, stored
         from posttrain.cluster._references import loads
 
-        source = np.asarray(far if far is not None else self._mapped.array(version.name, path, version.bytes))
+        source = np.asarray(far if far is not None else self._mapped.array(version.name, path))
         check(source, version)
         try:
             if content is not None:

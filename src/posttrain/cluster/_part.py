@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from posttrain.cluster._gang import Numbered, on_cpu
 from posttrain.cluster._groups import Bucket, Pieces, cut, exchanged, fetched, handed_out, owners
+from posttrain.cluster._weights import aligned, write_at
 from posttrain.policies import Policy
 from posttrain.policies.decoder import Decoder
 from posttrain.policies.vocabulary import rounded_once
@@ -330,6 +331,10 @@ class Part:
             found[name] = tensor.detach()
         return found
 
+    def hand_over(self, path: str, places: Mapping[str, int]) -> None:
+        """Write the weights that are owned here into the buffer of the run's own process."""
+        write_at(path, self.whole, places)
+
     def load_own(self, tensors: Mapping[str, Tensor]) -> None:
         """Restore what `piece` returned of the state."""
         self._own.load_state(tensors)
@@ -367,7 +372,6 @@ def stored(policy: Policy, source: Any) -> Iterator[tuple[str, Tensor]]:
     """Whole weights and buffers by name, from the bytes that `posttrain.cluster._weights.write` wrote."""
     start = 0
     for name, tensor in [*policy.named_parameters(), *policy.named_buffers()]:
-        size = tensor.numel() * tensor.element_size()
-        own = torch.frombuffer(bytearray(source[start : start + size]), dtype=tensor.dtype)
+        own = torch.frombuffer(bytearray(source[start : start + tensor.nbytes]), dtype=tensor.dtype)
         yield name, own.reshape(tensor.shape)
-        start += size
+        start += aligned(tensor.nbytes)

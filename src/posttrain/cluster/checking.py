@@ -63,7 +63,7 @@ def memory(policy: "Policy", learners: int, address: str = "") -> dict[str, Any]
 
     from posttrain.cluster._opened import opened
     from posttrain.cluster._sharded import ShardedGang
-    from posttrain.cluster._weights import size_of
+    from posttrain.cluster._weights import tensors_of
     from posttrain.components.reducers import Reducer
     from posttrain.engines.native import Native
     from posttrain.training.learner import Learner, Loss
@@ -81,7 +81,7 @@ def memory(policy: "Policy", learners: int, address: str = "") -> dict[str, Any]
         list(gang.slices(learner, [batch] * learners, Loss(per_token=_likelihood, reducer=Reducer()), 0.0))
         gang.update(learner, gang.norm(learner), 0.0)
         found = gang.bytes(learner)
-    whole = size_of(policy)
+    whole = sum(tensor.nbytes for tensor in tensors_of(policy))
     one = {name: sum(own[name] for own in found) for name in ("gradients", "optimizer")}
     return {
         "learners": [{**own, "whole": 0 if rank else whole} for rank, own in enumerate(found)],
