@@ -17,6 +17,7 @@ import torch
 from posttrain.cli import main
 from posttrain.cluster._placed import PlacedSession, PlacedWorkers
 from posttrain.cluster._placement import Busy
+from posttrain.cluster._weights import Sent, size_of
 from posttrain.cluster.placed import Placed
 from posttrain.cluster.planning.calls import Call, Candidate, cost
 from posttrain.cluster.planning.profiles import best_plans, placed_recipe, read_profile
@@ -24,6 +25,7 @@ from posttrain.component.user_code import allowing
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
 from posttrain.policies.folder import new_folder
+from posttrain.policies.loading import load_policy
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.overrides import to_tree
 from posttrain.recipes.tree import Checkpoints, Recipe
@@ -104,13 +106,18 @@ def test_a_recipe_on_a_sharded_placement_is_that_of_one_process(
     """Each role is cut over processes of its own, some of them shared; no process but for the samplers has a whole
     copy of what is trained.
     """
-    from posttrain.cluster._placed_parts import PlacedGang
+    from posttrain.cluster._placed_parts import PlacedGang, PlacedParts
 
     recipe = scored(small(name, tiny), tmp_path) if name == "ppo" else small(name, tiny)
     alone = run(recipe, tmp_path / "local")
     sharded(session, calls, monkeypatch)
     given: set[tuple[str, str]] = set()
     publish, update, updated = session.publish, PlacedGang.update, list[str]()
+    arrive, arrived = Sent.arrive, list[str]()
+
+    def came(sent: Sent, policy: Any) -> None:
+        arrive(sent, policy)
+        arrived.append(policy.role)
 
     def published(policy: Any, use: Any, by: Any = None) -> Any:
         given.add((policy.role, use))
@@ -122,12 +129,37 @@ def test_a_recipe_on_a_sharded_placement_is_that_of_one_process(
 
     monkeypatch.setattr(session, "publish", published)
     monkeypatch.setattr(PlacedGang, "update", counted)
+    monkeypatch.setattr(Sent, "arrive", came)
+    monkeypatch.setattr(PlacedParts, "_fetch", None)
     assert run(recipe, tmp_path / "ray") == alone
-    assert updated
+    assert updated and sorted(arrived) == sorted(updated), "owners write into the buffer of the samplers themselves"
     if name == "ppo":
         assert set(updated) == {"policy", "critic"}
         whole = {("reference", "score")} if calls is TOGETHER else set()
         assert given == {("policy", "sample"), *whole}
+
+
+@needs_ray
+@pytest.mark.slow
+def test_owners_on_other_machines_send_their_weights_in_pieces(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from posttrain.cluster._placed_parts import PlacedParts
+
+    recipe = scored(small("ppo", tiny), tmp_path)
+    alone = run(recipe, tmp_path / "local")
+    sharded(session, APART, monkeypatch)
+    for member in session.samplers:
+        monkeypatch.setattr(member, "is_near", False)
+    fetch, fetched = PlacedParts._fetch, list[str]()
+
+    def counted(parts: PlacedParts, name: str, policy: Any) -> None:
+        fetch(parts, name, policy)
+        fetched.append(policy.role)
+
+    monkeypatch.setattr(PlacedParts, "_fetch", counted)
+    assert run(recipe, tmp_path / "ray") == alone
+    assert set(fetched) == {"policy", "critic"}
 
 
 def stopped(recipe: Recipe, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -344,6 +376,47 @@ def test_a_profile_is_measured_planned_and_becomes_a_recipe(tmp_path: Path, monk
     placed = find_recipe(str(tmp_path / "plan.yaml"))
     assert placed.cluster == Placed(calls={name: tuple(devices) for name, devices in calls.items()})
     assert to_tree(replace(placed, cluster=recipe.cluster)) == to_tree(recipe)
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_profile_of_sharded_calls_has_their_bytes_and_seconds_and_its_plan_is_sharded(
+    tiny: Path, session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 41,856 bytes a process has half where two score. Where two train, it has its rows, whole what it updates, and
+    two moments of that: 4 x 41,856 / 2, but for what cannot be halved.
+    """
+    recipe = scored(small("ppo", tiny), tmp_path)
+    rows = list[dict[str, Any]]()
+
+    def measured(recipe: Recipe, cluster: Placed, steps: int) -> list[dict[str, Any]]:
+        sharded(session, cluster.calls, monkeypatch)
+        assert cluster.sharding == "fsdp" and session.take_timing() is not None
+        folder, _ = start(recipe, tmp_path / str(len(rows)), LiveView(lines=True), most_steps=steps)
+        with RunStore.open(folder) as store:
+            found = [row for row in store.timing() if row.get("stage_step")]
+        rows.extend(found)
+        return found
+
+    monkeypatch.setattr(profiling, "measured", measured)
+    path = tmp_path / "profile.json"
+    found = profiling.profile(recipe, 2, 3, lambda text: None, "fsdp")
+    path.write_text(json.dumps(found))
+    size = size_of(load_policy("policy", recipe.models["policy"], {}, torch.device("cpu")))
+    calls = {(call["name"], len(own["devices"])): own for call in found["calls"] for own in call["candidates"]}
+    assert calls["generate policy", 1]["static"] == calls["generate policy", 2]["static"] == size
+    assert calls["train policy", 1]["static"] == calls["train policy", 1]["active"] == size
+    two = calls["train policy", 2]
+    assert 2 * size < two["static"] < 2.5 * size and size / 2 <= two["active"] < 0.7 * size
+    assert calls["score reference", 2]["static"] == -(-calls["score reference", 1]["static"] // 2) == -(-size // 2)
+    handed = [row for row in rows if row.get("part_bytes_policy")]
+    assert handed and all(row["seconds_weights_policy"] > 0 for row in handed)
+    assert placed_recipe(path, {"calls": {"train policy": {"devices": [0, 1]}}})["cluster"] == {
+        "kind": "placed",
+        "processes": 2,
+        "calls": {"train policy": [0, 1]},
+        "sharding": "fsdp",
+    }
 
 
 def test_a_profile_that_was_not_measured_cannot_be_executed(tmp_path: Path) -> None:

@@ -97,8 +97,15 @@ def memory(model: str, as_json: bool, learners: int, dtype: str, address: str) -
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON value, for programs.")
 @click.option("--processes", default=2, show_default=True, type=click.IntRange(1, 64), help="Processes to place on.")
 @click.option("--steps", default=4, show_default=True, type=click.IntRange(min=2), help="Steps on each mesh.")
+@click.option(
+    "--sharding",
+    default="none",
+    show_default=True,
+    type=click.Choice(["none", "fsdp"]),
+    help="Whether several processes of a call have a part of its model each.",
+)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to write it.")
-def profile(words: tuple[str, ...], as_json: bool, processes: int, steps: int, out: Path | None) -> None:
+def profile(words: tuple[str, ...], as_json: bool, processes: int, steps: int, sharding: Any, out: Path | None) -> None:
     """Measure how long each call of a RECIPE's step takes on each mesh of processes of this machine.
 
     The recipe is run for some steps on each: one process, two, four, ... The first step is not counted.
@@ -107,7 +114,7 @@ def profile(words: tuple[str, ...], as_json: bool, processes: int, steps: int, o
     from posttrain.runs.profiling import profile
 
     recipe = find_recipe(words[0], words[1:])
-    found = profile(recipe, processes, steps, lambda text: click.echo(text, err=True))
+    found = profile(recipe, processes, steps, lambda text: click.echo(text, err=True), sharding)
     if out is not None:
         out.write_text(json.dumps(found, indent=1) + "\n")
     if as_json:

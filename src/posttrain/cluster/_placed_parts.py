@@ -1,11 +1,13 @@
 """Sharded models on the processes of a placement: the side of the run's own process, which has no part of them.
 
 Each call has a mesh of its own processes. A model that is trained is cut over those that train it, who have its
-gradients, masters and moments; after an update its whole weights come here, from where samplers get them. A model that
+gradients, masters and moments. After an update the owners write their weights into the memory that samplers on this
+machine compute with, and this process reads them there, for checkpoints; other machines send them. A model that
 only scores, or scores elsewhere than it is trained, is cut over the processes of its score. A call with one process has
 the whole model.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +40,8 @@ class PlacedParts(Parts):
     def __init__(self, session: Placement) -> None:
         super().__init__(session)
         self._placed = session
+        self._counted: set[str] = set()
+        """The parts whose bytes are known."""
 
     def pool(self) -> list[Any]:
         """All processes of the placement."""
@@ -55,14 +59,30 @@ class PlacedParts(Parts):
         return [list(numbers) for numbers in sorted(own) if 1 < len(numbers) < len(self.pool())]
 
     def update(self, name: str, norm: Tensor, factor: float, policy: Policy) -> None:
-        """Update all parts, and bring the weights here."""
+        """Update all parts, and bring the weights here: owners on this machine write them into the buffer of samplers,
+        those on others send them in pieces.
+        """
         self.call(name, "update", [(norm, factor)] * self.size(name), policy)
+        began = time.monotonic()
+        if all(member.is_near for member in self._members[name]):
+            sent = self._placed.sent("learn", self._placed.name_of(policy))
+            given = sent.places(policy)
+            self.call(name, "hand_over", [(sent.buffer.path, given)] * self.size(name), policy)
+            sent.arrive(policy)
+        else:
+            self._fetch(name, policy)
+        self._digests[name] = digest_of(policy)
+        self._placed.called("weights", policy, time.monotonic() - began)
+        if name not in self._counted:
+            self._counted.add(name)
+            self._placed.has_parts(policy, self.call(name, "bytes", [()] * self.size(name), policy))
+
+    def _fetch(self, name: str, policy: Policy) -> None:
         weights = dict(policy.named_parameters())
         with torch.no_grad():
             for found in self.pieces(name, "weights", policy):
                 for own, tensor in found.items():
                     weights[own].copy_(tensor)
-        self._digests[name] = digest_of(policy)
 
     def pieces(self, name: str, what: str, policy: Policy) -> Iterator[dict[str, Tensor]]:
         """What the learners own of a policy, a little of each at a time, so that it never is in Ray's store whole."""

@@ -104,14 +104,22 @@ class Placement(Session):
         return [self.samplers[number] for number in self.places(use, policy.role)]
 
     def publish(self, policy: Policy, use: Use, by: Policy | None = None) -> "Version":
-        """One at a time; seconds are counted towards the role."""
+        """One at a time."""
         with self._publishing:
-            before, began = self._timing.get("weight_bytes", 0.0), time.monotonic()
-            version = super().publish(policy, use, by)
-            if size := self._timing.get("weight_bytes", 0.0) - before:
-                self.called("weights", policy, time.monotonic() - began)
-                self._timing[f"weight_bytes_{policy.role}"] = size
-            return version
+            return super().publish(policy, use, by)
+
+    def brought(self, policy: Policy, size: int, seconds: float) -> None:
+        """Count seconds and bytes towards the role too."""
+        with self._publishing:
+            super().brought(policy, size, seconds)
+            self.called("weights", policy, seconds)
+            self._timing[f"weight_bytes_{policy.role}"] = float(size)
+
+    def has_parts(self, policy: Policy, found: Sequence[Mapping[str, int]]) -> None:
+        """Count what the processes of a sharded model that is trained have of it: the most of all."""
+        with self._publishing:
+            self._timing[f"part_bytes_{policy.role}"] = float(max(o["weights"] + o["optimizer"] for o in found))
+            self._timing[f"part_gradients_{policy.role}"] = float(max(o["gradients"] for o in found))
 
     def called(self, call: str, policy: Policy, seconds: float) -> None:
         """Count them towards the name of the call."""

@@ -37,7 +37,6 @@ SLOW, ENOUGH = 4.0, 8
 """Times that a sampler takes as long as the others before a note names it, and answers until they are compared."""
 PATIENCE = 20.0
 """Seconds until there must be a place for a process that replaces another, or the run goes on without."""
-
 ANSWER = 10.0
 """Seconds for an answer whether a place is there, from Ray on a busy machine."""
 
@@ -73,8 +72,6 @@ class Processes:
         """The learners' process group, while there is one."""
         self._lost: list[tuple[list[Member], Member]] = []
         """Those that ended without a place for another yet, with their pools; each has the place that it waits for."""
-
-    # Processes
 
     def start(self) -> None:
         """Start all actors at the same time. Raises `UserError` where they are not of this version."""
@@ -279,13 +276,22 @@ class Processes:
             self.admit(self.samplers)
             self.admit(self.graders)
         with self.counting:
-            sent = self._sent.setdefault((self.buffer_of(use), name), Sent(name))
+            sent = self.sent(use, name)
             last = sent.now(policy)
         size = self._give_all(policy, last, sent.buffer, use, by)
         if size is not None:
-            spent = {"weight_bytes": float(size), "seconds_weights": time.monotonic() - began}
-            self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
+            self.brought(policy, size, time.monotonic() - began)
         return last
+
+    def brought(self, policy: "Policy", size: int, seconds: float) -> None:
+        """Count a version that went to its readers, or to its parts."""
+        spent = {"weight_bytes": float(size), "seconds_weights": seconds}
+        self._timing |= {name: self._timing.get(name, 0.0) + value for name, value in spent.items()}
+
+    def sent(self, use: Use, name: str) -> Sent:
+        """The weights of a model, as they are for a use."""
+        with self.counting:
+            return self._sent.setdefault((self.buffer_of(use), name), Sent(name))
 
     def members(self, use: Use, policy: "Policy") -> list[Member]:
         """The samplers, learners or scorers of a model: here those of all."""

@@ -8,6 +8,7 @@ run ends then, in one sentence, and goes on from its checkpoint.
 import gc
 import pickle
 import threading
+import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -100,7 +101,7 @@ class Parts:
     def _bring(self, name: str, policy: Policy, learner: "Learner | None", members: list[Any], *, new: bool) -> None:
         """Give all processes the weights of now; new parts are made first."""
         session, learning = self._session, learner.settings if learner is not None else None
-        buffer = Buffer()
+        began, buffer = time.monotonic(), Buffer()
         digest = write(policy, buffer.room(size_of(policy)))
         version = Version(name=name, number=policy.version, digest=digest, bytes=size_of(policy))
         content = far = None
@@ -121,6 +122,7 @@ class Parts:
         ]
         self._together(begin, own)
         buffer.close()
+        session.brought(policy, version.bytes, time.monotonic() - began)
 
     def call(self, name: str, method: str, arguments: Sequence[tuple[Any, ...]], by: Policy) -> list[Any]:
         """Call a method of all parts of a policy, with arguments for each learner. Results by learner."""

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rich.console import Console
 
@@ -24,24 +24,28 @@ from posttrain.runs.store import RunStore
 PREFIX: Final = "seconds_"
 
 
-def profile(recipe: Recipe, processes: int, steps: int, say: Callable[[str], None]) -> dict[str, Any]:
+def profile(
+    recipe: Recipe, processes: int, steps: int, say: Callable[[str], None], sharding: Literal["none", "fsdp"] = "none"
+) -> dict[str, Any]:
     """A profile (`posttrain.cluster.planning.profiles`) from runs of some steps, all calls on one mesh in each.
 
-    Seconds of a call are the median of the steps after the first, with those of the weights that it waits for. Bytes
-    are those of weights, and of gradients where a call trains.
+    Seconds of a call are the median of the steps after the first, with those of the weights that it waits for; where a
+    sharded model is trained, also those in which the owners hand their weights over. Bytes are those of weights, and of
+    gradients where a call trains; of a sharded model those of one process: its rows where it scores, and where it
+    trains what the fullest process has between two steps, moments and masters included.
     """
     calls: dict[str, list[dict[str, Any]]] = {}
     moved: dict[tuple[str, Layout], float] = {}
     other = []
     for mesh in meshes(processes):
-        every = measured(recipe, Placed(processes=processes, calls=_all_on(recipe, mesh)), steps)
+        every = measured(recipe, Placed(processes=processes, calls=_all_on(recipe, mesh), sharding=sharding), steps)
         rows, layout = every[1:], (1, len(mesh), 1)
         seconds = _calls_of(rows)
         for call, spent in seconds.items():
             kind, _, role = call.partition(" ")
-            size = int(max(row.get(f"weight_bytes_{role}", 0.0) for row in every))
-            own = {"devices": sorted(mesh), "seconds": spent, "layout": layout, "static": size}
-            calls.setdefault(call, []).append(own | {"active": size if kind == "train" else 0})
+            static, active = _bytes(every, kind, role, len(mesh) if sharding == "fsdp" else 1)
+            own = {"devices": sorted(mesh), "seconds": spent, "layout": layout, "static": static, "active": active}
+            calls.setdefault(call, []).append(own)
             moved[role, layout] = max(moved.get((role, layout), 0.0), _median(rows, f"{PREFIX}weights_{role}"))
         whole = _median(rows, "seconds_total")
         other.append(max(0.0, whole - sum(seconds.values())))
@@ -54,6 +58,7 @@ def profile(recipe: Recipe, processes: int, steps: int, say: Callable[[str], Non
         "other": statistics.median(other),
         "processes": processes,
         "steps": steps,
+        "sharding": sharding,
         "recipe": to_tree(recipe),
         "calls": [_call(name, sorted(calls), found) for name, found in sorted(calls.items(), key=_order)],
         "transfers": [
@@ -62,6 +67,20 @@ def profile(recipe: Recipe, processes: int, steps: int, say: Callable[[str], Non
             for source in sorted({layout for _, layout in moved})
         ],
     }
+
+
+def _bytes(every: Sequence[Mapping[str, Any]], kind: str, role: str, parts: int) -> tuple[int, int]:
+    """Of one process: what a call's model takes there, and what is there besides while the call goes on."""
+
+    def most(name: str) -> int:
+        return int(max(row.get(f"{name}_{role}", 0.0) for row in every))
+
+    size = most("weight_bytes")
+    if parts == 1 or kind == "generate":
+        return size, size if kind == "train" else 0
+    if kind == "score":
+        return -(-size // parts), 0
+    return most("part_bytes"), most("part_gradients")
 
 
 def _all_on(recipe: Recipe, mesh: frozenset[int]) -> Mapping[str, tuple[int, ...]]:

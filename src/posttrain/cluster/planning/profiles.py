@@ -9,12 +9,12 @@
 A layout has the degrees of pipeline, data and tensor parallelism. Without transfers, weights move in no time; with
 some, every one that a plan needs must be among them. With ``"barrier": true`` an iteration begins when the one before
 has ended; ``other`` are its seconds without a call. A profile that `posttrain cluster profile` measured has its
-``recipe``, and a plan of it can be executed.
+``recipe``, and a plan of it can be executed, with the ``sharding`` that it was measured with.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, Literal, NotRequired
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -59,6 +59,7 @@ class _Profile(TypedDict):
     barrier: NotRequired[bool]
     other: NotRequired[float]
     recipe: NotRequired[dict[str, Any]]
+    sharding: NotRequired[Literal["none", "fsdp"]]
     processes: NotRequired[int]
     steps: NotRequired[int]
     """Of which the seconds are medians."""
@@ -117,7 +118,10 @@ def placed_recipe(path: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
     if "recipe" not in found or "processes" not in found:
         raise UserError(f"{path} has no recipe to execute; measure it with posttrain cluster profile RECIPE")
     calls = {name: own["devices"] for name, own in plan["calls"].items()}
-    return {**found["recipe"], "cluster": {"kind": "placed", "processes": found["processes"], "calls": calls}}
+    cluster = {"kind": "placed", "processes": found["processes"], "calls": calls}
+    if found.get("sharding", "none") != "none":
+        cluster["sharding"] = found["sharding"]
+    return {**found["recipe"], "cluster": cluster}
 
 
 def _candidate(own: _Candidate) -> Candidate:
