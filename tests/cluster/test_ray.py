@@ -5,10 +5,12 @@ Ray is started once for most of these tests; that takes seconds. With POSTTRAIN_
 
 import importlib.util
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ import pytest
 import torch
 
 from posttrain.cluster._processes import marked
-from posttrain.cluster._weights import size_of
+from posttrain.cluster._weights import aligned, size_of
 from posttrain.cluster._workers import Gang
 from posttrain.cluster.ray import Ray
 from posttrain.component.user_code import allowing
@@ -313,8 +315,8 @@ def test_a_sampler_that_is_replaced_has_the_copies_that_others_sample_from(tiny:
 def test_adapters_go_to_samplers_without_their_base(tiny: Path, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A version goes with the next request to each; a sampler that is replaced gets the base anew."""
     policy = load_policy("policy", Model(source=str(tiny), trained=True, lora=LoRA(rank=2)), {}, torch.device("cpu"))
-    whole, adapters = size_of(policy), sum(p.nbytes for p in policy.parameters() if p.requires_grad)
-    adapters += sum(buffer.nbytes for buffer in policy.buffers())
+    whole, adapters = size_of(policy), sum(aligned(p.nbytes) for p in policy.parameters() if p.requires_grad)
+    adapters += sum(aligned(buffer.nbytes) for buffer in policy.buffers())
     given, give, server = list[int](), session._give, session.serve(policy)
     session.take_timing()
 
@@ -386,7 +388,8 @@ def test_weights_are_sent_once_a_version(tiny: Path, session: Any) -> None:
     policy = load_policy("policy", Model(source=str(tiny), trained=True), {}, torch.device("cpu"))
     session.take_timing()
     first = session.publish(policy, "sample")
-    assert session.take_timing()["weight_bytes"] == first.bytes == sum(4 * p.numel() for p in policy.parameters())
+    assert session.take_timing()["weight_bytes"] == first.bytes == size_of(policy)
+    assert first.bytes == sum(aligned(4 * p.numel()) for p in policy.parameters())
     session.publish(policy, "sample")
     assert session.take_timing() == {}
     with torch.no_grad():
@@ -468,3 +471,95 @@ def test_a_ray_that_is_there_refuses_another_token(session: Any, tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
     assert f"refused: the Ray at {address} did not let this process in" in done.stdout
     assert str(token) in done.stdout
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_run_that_a_ray_refuses_leaves_no_folder_and_a_resumed_one_stays_as_it_is(
+    session: Any, tiny: Path, tmp_path: Path
+) -> None:
+    """A Ray that is there has too few CPUs free."""
+    import ray
+
+    there: Any = ray
+    size = ["steps=1", "prompts=2", "rollout.n=2", "rollout.sampling.max_tokens=4", "evaluation.holdout=2", "threads=1"]
+    joined = ["cluster=ray", f"cluster.address={there.get_runtime_context().gcs_address}", "cluster.samplers=64"]
+    environment = {**os.environ, "RAY_AUTH_TOKEN_PATH": str(session.folder / "token")}
+
+    def called(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "posttrain", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+
+    grpo = ["run", "grpo", *size, f"model={tiny}", "--runs", str(tmp_path / "runs")]
+    refused = called(*grpo, *joined)
+    assert refused.returncode == 2 and "cluster.samplers=64" in refused.stderr and "are free of the" in refused.stderr
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+    assert called(*grpo).returncode == 0
+    (run,) = [folder for folder in (tmp_path / "runs").iterdir() if folder.is_dir()]
+    before = contents(run)
+    refused = called("resume", str(run), "steps=2", *joined)
+    assert refused.returncode == 2 and "are free of the" in refused.stderr
+    after = contents(run)
+    changed = sorted(file.name for file in after if after[file] != before.get(file))
+    assert set(changed) <= {"history.jsonl", ".lock"}, "which states that it was opened"
+    assert before.keys() <= after.keys() and '"changed"' not in (run / "history.jsonl").read_text()
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """Of all files below a folder."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@needs_ray
+@pytest.mark.slow
+def test_the_token_is_in_no_file_of_a_run_no_log_of_its_ray_and_no_command_line(tiny: Path, tmp_path: Path) -> None:
+    """Looked for while the run goes on and when it has ended: in all command lines of this machine, everything below
+    the run's folder and Ray's own, and what the command prints."""
+    size = [
+        "steps=40",
+        "prompts=2",
+        "rollout.n=2",
+        "rollout.sampling.max_tokens=4",
+        "evaluation.holdout=2",
+        "threads=1",
+    ]
+    command = [sys.executable, "-m", "posttrain", "run", "grpo", *size, f"model={tiny}", "checkpoints.every=1"]
+    command += ["cluster=ray", "cluster.cpus=0.5", "cluster.learners=2", "learner.micro_batch_tokens=64"]
+    command += ["--runs", str(tmp_path / "runs")]
+    short = tempfile.mkdtemp(prefix="pt-")  # the path of a socket has at most 107 bytes
+    environment = {**os.environ, "TMPDIR": short}
+    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    metrics, until = tmp_path / "runs" / "grpo-1" / "metrics.jsonl", time.monotonic() + 120
+    try:
+        while not metrics.is_file() or not metrics.read_bytes().count(b"\n"):
+            assert running.poll() is None and time.monotonic() < until
+            time.sleep(0.05)
+        (token,) = Path(short).glob("*/token")
+        assert stat.S_IMODE(token.stat().st_mode) == 0o600 and stat.S_IMODE(token.parent.stat().st_mode) == 0o700
+        secret = token.read_bytes()
+        assert len(secret) == 64
+        assert command_lines_with(secret) == [] and len(command_lines_with(str(token.parent).encode())) > 3
+        logs = [file for file in token.parent.rglob("*") if file.is_file() and file != token]
+        assert sum(file.suffix in (".log", ".out", ".err") for file in logs) > 5
+        assert [file for file in logs if secret in file.read_bytes()] == []
+        printed = running.communicate(timeout=200)[0]
+    finally:
+        running.kill()
+        running.wait()
+    assert not token.exists()
+    shutil.rmtree(short)
+    assert running.returncode == 0 and secret not in printed
+    files = [file for file in (tmp_path / "runs").rglob("*") if file.is_file()]
+    assert len(files) > 10 and [file for file in files if secret in file.read_bytes()] == []
+
+
+def command_lines_with(text: bytes) -> list[str]:
+    """Processes of this machine that have a text in their command lines."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            content = file.read_bytes()
+        except OSError:  # ended meanwhile
+            continue
+        found += [str(file)] if text in content else []
+    return found

@@ -61,7 +61,8 @@ def start(
 ) -> tuple[Path, dict[str, Any]]:
     """Run a recipe in a new folder under `root`; returns the folder and the summary.
 
-    Data and models are read before the folder is made, so that a mistake in them leaves nothing behind. `warnings` are
+    Data and models are read, and the cluster's processes started, before the folder is made, so that a mistake in them
+    or a cluster that refuses leaves nothing behind. `warnings` are
     recorded with those of the checks. `most_steps` ends each stage early, for a rehearsal; at `limit` the run is
     saved and stops. `replayed` is the journal of a run to compute again (`RunStore.stream`), and `followed` its folder,
     whose answers of environments are taken.
@@ -72,14 +73,16 @@ def start(
     models = context.first_models()
     context.check(models)
     context.problems.warnings[:0] = warnings
-    store = RunStore.create(root, recipe.name, to_tree(context.recipe), context.environment())
-    if followed is not None:
-        store.episodes.follow(followed)
-    memory = context.estimate()
-    if context.device.type == "cpu" and memory.fits is False:
-        store.log_history("warning", " ".join(memory.lines()))
-        view.announce("\n".join(memory.lines()))
-    return store.folder, _execute(context, store, view, models, most_steps, limit, replayed)
+    with contextlib.ExitStack() as processes:
+        processes.enter_context(context.processes())
+        store = RunStore.create(root, recipe.name, to_tree(context.recipe), context.environment())
+        if followed is not None:
+            store.episodes.follow(followed)
+        memory = context.estimate()
+        if context.device.type == "cpu" and memory.fits is False:
+            store.log_history("warning", " ".join(memory.lines()))
+            view.announce("\n".join(memory.lines()))
+        return store.folder, _execute(context, store, view, models, processes, most_steps, limit, replayed)
 
 
 def resume(
@@ -107,13 +110,15 @@ def resume(
         notes = _check_change(store, context) if changed else []
         models = context.first_models()
         context.check(models)
-        if changed:
-            accept_recipe(store, context.recipe, changed, notes)
-        elif changes:
-            view.announce(f"the recipe of {folder} has these already: {' '.join(changes)}")
-        for note in [*changed, *notes, *note_changes(store, found)]:
-            view.announce(f"changed: {note}")
-        return _execute(context, store, view, models, limit=limit)
+        with contextlib.ExitStack() as processes:
+            processes.enter_context(context.processes())
+            if changed:
+                accept_recipe(store, context.recipe, changed, notes)
+            elif changes:
+                view.announce(f"the recipe of {folder} has these already: {' '.join(changes)}")
+            for note in [*changed, *notes, *note_changes(store, found)]:
+                view.announce(f"changed: {note}")
+            return _execute(context, store, view, models, processes, limit=limit)
 
 
 def _check_change(store: RunStore, context: RunContext) -> list[str]:
@@ -157,11 +162,12 @@ def _execute(
     store: RunStore,
     view: LiveView,
     models: Models,
+    processes: contextlib.ExitStack,
     most_steps: int | None = None,
     limit: TimeLimit | None = None,
     replayed: Sequence[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Run all stages, then write the model, the summary and the report."""
+    """Run all stages, end the processes, then write the model, the summary and the report."""
     stages = context.recipe.stages
     lengths = {name: stage.total_steps(context.problems.of(stage)) for name, stage in stages.items()}
     trackers = context.recipe.trackers if most_steps is None else ()  # a rehearsal is no run to keep
@@ -172,7 +178,7 @@ def _execute(
             for kind, message in opening_events(context, store):
                 view.event(kind, message)
             as_usual()
-            with context.processes():
+            with processes:
                 models = Run(context, store, view, most_steps, limit, tracking, replayed).execute(models)
         except BaseException as error:
             _log_end(store, error)
