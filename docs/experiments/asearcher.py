@@ -2,6 +2,7 @@
 
     python docs/experiments/asearcher.py --part stream [--seeds 5]
     python docs/experiments/asearcher.py --part bandit [--seeds 5]
+    python docs/experiments/asearcher.py --part features [--seeds 5]
 
 Stream: 64 rollouts a step with log-normal durations (sigma 1, mean 1 s), one in 64 of them ten times as long, on 128
 places; learning takes 1 s. Steps a minute, and the ages of what is learned from, in steps: batch after batch, one step
@@ -11,6 +12,12 @@ Bandit: eight contexts of ten arms, one arm of each right, 64 draws a step. Each
 weights, whose ages are those of the stream with eta 4. PPO's clip about the sampler (coupled), about the weights before
 the update (decoupled) with each draw's weight between both, dropped or truncated above 5, four updates a step, at
 several rates. Mean expected reward of the last 20 of 120 steps.
+
+Features: the same losses where a bandit is not a table and chance decides about rewards. 40 contexts are random vectors
+of length 1 with 16 numbers, logits are their products with one matrix, so that an update about one context changes all.
+Rewards are 0 or 1; the best arm of a context has 1 with probability 1, the others with .35 on average (0 to .7). A step
+has 8 contexts, 8 draws each. Expected reward of the last 20 steps as a share of the best, and the deepest fall below
+what was reached before.
 """
 
 import argparse
@@ -96,6 +103,46 @@ def bandit(name: str, rate: float, ages: Sequence[int], seed: int) -> float:
     return float(np.mean(rewards[-20:]))
 
 
+KINDS, FEATURES = 40, 16
+HIGH = (12.0, 48.0, 192.0)
+
+
+def shared(name: str, rate: float, ages: Sequence[int], seed: int) -> tuple[float, float]:
+    """Share of the best expected reward in the last 20 steps, and the deepest fall below what was reached before."""
+    rng = np.random.default_rng(seed)
+    means_CA = torch.tensor(rng.uniform(0.0, 0.7, (KINDS, ARMS)))
+    means_CA[torch.arange(KINDS), torch.tensor(rng.integers(0, ARMS, KINDS))] = 1.0
+    inputs_CF = torch.tensor(rng.normal(size=(KINDS, FEATURES)))
+    inputs_CF /= inputs_CF.norm(dim=1, keepdim=True)
+    weights_FA = torch.zeros(FEATURES, ARMS, dtype=torch.float64, requires_grad=True)
+    kept, rewards, draws = [(inputs_CF @ weights_FA).detach().log_softmax(1)], list[float](), BATCH // CONTEXTS
+    objective, correction = PPOClip(clip_low=0.4, clip_high=0.4), LOSSES[name]
+    for step in range(STEPS):
+        context_T = torch.tensor(rng.permutation(KINDS)[:CONTEXTS]).repeat_interleave(draws)
+        born = [max(step - age, 0) for age in ages[step * BATCH : (step + 1) * BATCH]]
+        logp_TA = torch.stack([kept[version][c] for version, c in zip(born, context_T.tolist(), strict=True)])
+        arm_T = torch.tensor([int(rng.choice(ARMS, p=p / p.sum())) for p in logp_TA.exp().numpy()])
+        behavior_T = logp_TA[torch.arange(BATCH), arm_T]
+        reward_T = torch.tensor((rng.random(BATCH) < means_CA[context_T, arm_T].numpy()).astype(float))
+        reward_GN = reward_T.reshape(CONTEXTS, draws)
+        advantage_T = (reward_GN - reward_GN.mean(1, keepdim=True)).reshape(-1)
+        before_T = kept[-1][context_T, arm_T]
+        for _ in range(UPDATES):
+            logp_T = (inputs_CF @ weights_FA).log_softmax(1)[context_T, arm_T]
+            tokens = tokens_of(logp_T, behavior_T, behavior_T if correction is None else before_T, advantage_T)
+            loss_T = objective(tokens).loss_T
+            if correction is not None:
+                loss_T = loss_T * correction(tokens)
+            (gradient,) = torch.autograd.grad(loss_T.mean(), weights_FA)
+            with torch.no_grad():
+                weights_FA -= rate * gradient
+        kept.append((inputs_CF @ weights_FA).detach().log_softmax(1))
+        expected = (kept[-1].exp() * means_CA).sum(1).mean() / means_CA.max(1).values.mean()
+        rewards.append(float(expected))
+    reached = np.maximum.accumulate(rewards)
+    return float(np.mean(rewards[-20:])), float((reached - np.array(rewards)).max())
+
+
 def tokens_of(logp_T: torch.Tensor, behavior_T: torch.Tensor, old_T: torch.Tensor, advantage_T: torch.Tensor) -> Tokens:
     """Draws as sequences of one token."""
     ones = torch.ones(len(logp_T))
@@ -120,7 +167,7 @@ def tokens_of(logp_T: torch.Tensor, behavior_T: torch.Tensor, old_T: torch.Tenso
 def main() -> None:
     """Print the table of a part."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", choices=["stream", "bandit"], required=True)
+    parser.add_argument("--part", choices=["stream", "bandit", "features"], required=True)
     parser.add_argument("--seeds", type=int, default=5)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -137,6 +184,12 @@ def main() -> None:
             ]
             table.append([name, *cells])
         columns = ["schedule", "steps a minute", "mean age", "largest age", "% older than the bound of the start"]
+    elif arguments.part == "features":
+        table = []
+        for name in LOSSES:
+            pairs = [[shared(name, rate, own["quota 4"][1], s) for s, own in enumerate(found)] for rate in HIGH]
+            table.append([name, *(said([pair[i] for pair in own], 3) for own in pairs for i in (0, 1))])
+        columns = ["loss", *(f"rate {rate:g}, {what}" for rate in HIGH for what in ("reward", "deepest fall"))]
     else:
         table = [
             [

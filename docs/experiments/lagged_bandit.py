@@ -4,10 +4,18 @@ Eight contexts of ten arms, eight groups of eight draws a step, one arm of each 
 minus the group's mean; plain gradient steps, the first with weights of 0. The losses are the components themselves.
 
     python docs/experiments/lagged_bandit.py [--seeds 5]
+    python docs/experiments/lagged_bandit.py --features [--seeds 5]
+
+With ``--features`` the bandit is no table and chance decides about rewards: 40 contexts are random vectors of length 1
+with 16 numbers, logits their products with one matrix, so that an update about one context changes all. The best arm of
+a context is rewarded always, the others with probability .35 on average (0 to .7). A step has eight of the contexts.
+Share of the best expected reward in the last 20 steps, and the deepest fall below what was reached before, at several
+rates.
 """
 
 import argparse
 import json
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,6 +68,53 @@ def run(name: str, lag: int, seed: int) -> tuple[float, float, list[float]]:
     return float(np.mean(rewards[-20:])), largest, logits_CA.detach().reshape(-1).tolist()
 
 
+KINDS, FEATURES, RATES = 40, 16, (6.0, 24.0, 96.0)
+
+
+def shared(name: str, lag: int, rate: float, seed: int) -> tuple[float, float]:
+    """Share of the best expected reward in the last 20 steps, and the deepest fall below what was reached before."""
+    rng = np.random.default_rng(seed)
+    means_CA = torch.tensor(rng.uniform(0.0, 0.7, (KINDS, ARMS)))
+    means_CA[torch.arange(KINDS), torch.tensor(rng.integers(0, ARMS, KINDS))] = 1.0
+    inputs_CF = torch.tensor(rng.normal(size=(KINDS, FEATURES)))
+    inputs_CF /= inputs_CF.norm(dim=1, keepdim=True)
+    weights_FA = torch.zeros(FEATURES, ARMS, dtype=torch.float64, requires_grad=True)
+    kept, rewards = [weights_FA.detach().clone()], list[float]()
+    for step in range(STEPS):
+        context_C = torch.tensor(rng.permutation(KINDS)[:CONTEXTS])
+        sampler = (inputs_CF[context_C] @ kept[max(step - lag, 0)]).log_softmax(1)
+        arms = torch.tensor(np.array([rng.choice(ARMS, DRAWS, p=p / p.sum()) for p in sampler.exp().numpy()]))
+        chances = means_CA[context_C].gather(1, arms)
+        reward = torch.tensor(rng.random(chances.shape) < chances.numpy()).double()
+        advantage_T = (reward - reward.mean(1, keepdim=True)).reshape(-1)
+        behavior_T = sampler.gather(1, arms).reshape(-1)
+        logp_T = (inputs_CF[context_C] @ weights_FA).log_softmax(1).gather(1, arms).reshape(-1)
+        old_T = logp_T.detach() if name == "decoupled ppo" else behavior_T
+        tokens = tokens_of(logp_T, behavior_T, old_T, advantage_T)
+        loss_T = LOSSES[name](tokens).loss_T
+        if name == "decoupled ppo":
+            loss_T = loss_T * Dropped(cap=5.0)(tokens)
+        (gradient,) = torch.autograd.grad(loss_T.mean(), weights_FA)
+        with torch.no_grad():
+            weights_FA -= rate * gradient
+        kept.append(weights_FA.detach().clone())
+        expected = ((inputs_CF @ kept[-1]).softmax(1) * means_CA).sum(1).mean()
+        rewards.append(float(expected))
+    reached = np.maximum.accumulate(rewards)
+    return float(np.mean(rewards[-20:])), float((reached - np.array(rewards)).max())
+
+
+def features(seeds: int) -> dict[str, Any]:
+    """The table of lag 0 and of the largest lag, at all rates."""
+    table = []
+    for lag in (0, LAGS[-1]):
+        for name in LOSSES:
+            found = [np.array([shared(name, lag, rate, seed) for seed in range(seeds)]) for rate in RATES]
+            table.append([name, str(lag), *(said(own[:, i]) for own in found for i in (0, 1))])
+    columns = ["loss", "lag", *(f"rate {rate:g}, {what}" for rate in RATES for what in ("reward", "deepest fall"))]
+    return {"columns": columns, "table": table}
+
+
 def tokens_of(logp_T: torch.Tensor, behavior_T: torch.Tensor, old_T: torch.Tensor, advantage_T: torch.Tensor) -> Tokens:
     """Draws as sequences of one token."""
     count = len(logp_T)
@@ -86,8 +141,12 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--features", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
+    if arguments.features:
+        print(json.dumps(features(arguments.seeds), indent=1))
+        return
     seeds = arguments.seeds
     found = {(name, lag): [run(name, lag, seed) for seed in range(seeds)] for lag in LAGS for name in LOSSES}
     table = []

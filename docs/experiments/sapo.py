@@ -11,6 +11,10 @@ by one step of the policy gradient on advantages in units of the group's std, th
                           groups without an advantage (then any are drawn)
 
     python docs/experiments/sapo.py --seeds 5
+    python docs/experiments/sapo.py --seeds 5 --features 24
+
+In a table what one question teaches changes nothing about another. With ``--features`` a question is a random vector of
+length 1, and logits are its products with a matrix that all questions of a node share.
 """
 
 import argparse
@@ -30,17 +34,27 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(-1, keepdims=True)
 
 
-def run(own: int, seed: int, *, garbage: int = 0, filtered: bool = True) -> dict[str, float]:
+def run(
+    own: int, seed: int, *, garbage: int = 0, filtered: bool = True, features: int = 0, rate: float = RATE
+) -> dict[str, float]:
     """Cumulative expected reward, and how much it moves from round to round."""
     rng = np.random.default_rng(seed)
     count = FAMILIES * QUESTIONS
     right_Q = rng.integers(0, ANSWERS, count)
-    logits = rng.normal(0.0, 1.0, (NODES, count, ANSWERS))
+    lean = np.zeros((NODES, count, ANSWERS))
     for node in range(min(NODES, FAMILIES)):
         mine = np.arange(node * QUESTIONS, (node + 1) * QUESTIONS)
-        logits[node, mine, right_Q[mine]] += 2.0
+        lean[node, mine, right_Q[mine]] = 2.0
+    if features:
+        inputs_QF = rng.normal(0.0, 1.0, (count, features))
+        inputs_QF /= np.linalg.norm(inputs_QF, axis=1, keepdims=True)
+        weights = rng.normal(0.0, 1.0, (NODES, features, ANSWERS)) + np.einsum("qf,nqa->nfa", inputs_QF, lean)
+    else:
+        inputs_QF = np.eye(count)
+        weights = rng.normal(0.0, 1.0, (NODES, count, ANSWERS)) + lean
     rewards = []
     for _ in range(ROUNDS):
+        logits = np.einsum("qf,nfa->nqa", inputs_QF, weights) if features else weights
         asked = rng.integers(0, count, (NODES + garbage, BATCH))
         written = []
         for node in range(NODES + garbage):
@@ -53,24 +67,34 @@ def run(own: int, seed: int, *, garbage: int = 0, filtered: bool = True) -> dict
             foreign = [w for w in written if w[0] != node and (not filtered or np.ptp(w[3]) > 0)]
             taken = rng.permutation(len(foreign))[: BATCH - own]
             batch = mine + [foreign[i] for i in taken]
-            step = np.zeros_like(logits[node])
+            step = np.zeros((count, ANSWERS))
             for _, question, answers, reward in batch:
                 advantage = (reward - reward.mean()) / (reward.std(ddof=1) + 1e-8)
                 p = softmax(logits[node, question])
                 for answer, a in zip(answers, advantage, strict=True):
                     step[question] -= a * p
                     step[question, answer] += a
-            logits[node] += RATE * step / (DRAWS * max(len(batch), 1))
+            weights[node] += rate * (inputs_QF.T @ step if features else step) / (DRAWS * max(len(batch), 1))
+        logits = np.einsum("qf,nfa->nqa", inputs_QF, weights) if features else weights
         rewards.append(float(softmax(logits)[:, np.arange(count), right_Q].mean()))
     moves = np.diff(np.array(rewards))
     return {"sum": float(np.sum(rewards)), "last": rewards[-1], "moves": 1000 * float(np.std(moves[-100:]))}
+
+
+def said(values: np.ndarray, digits: int) -> str:
+    """A mean with its 95 % interval."""
+    found = mean(values)
+    return f"{found.value:.{digits}f} [{found.interval.low:.{digits}f}, {found.interval.high:.{digits}f}]"
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--features", type=int, default=0, help="Of a question; 0 is a table.")
+    parser.add_argument("--rate", type=float, default=RATE)
+    given = parser.parse_args()
+    seeds = range(given.seeds)
     arms = {
         "8/0": {"own": 8},
         "6/2": {"own": 6},
@@ -80,15 +104,15 @@ def main() -> None:
         "4/4, two nodes of garbage": {"own": 4, "garbage": 2},
         "4/4, garbage, without the filter": {"own": 4, "garbage": 2, "filtered": False},
     }
-    table, columns = [], ["sum", "last", "moves"]
+    table, alone = [], np.zeros(given.seeds)
     for name, settings in arms.items():
-        found = [run(seed=seed, **settings) for seed in seeds]
-        cells = []
-        for column, digits in zip(columns, (1, 3, 2), strict=True):
-            own = mean(np.array([one[column] for one in found]))
-            cells.append(f"{own.value:.{digits}f} [{own.interval.low:.{digits}f}, {own.interval.high:.{digits}f}]")
-        table.append([name, *cells])
-    names = ["own/others", "summed reward of 300 rounds", "reward at the end", "std of its moves, last 100, 1/1000"]
+        found = [run(seed=seed, features=given.features, rate=given.rate, **settings) for seed in seeds]
+        sums, last, moves = (np.array([one[column] for one in found]) for column in ("sum", "last", "moves"))
+        alone = sums if name == "8/0" else alone
+        against = "" if name == "8/0" else said(sums - alone, 1)
+        table.append([name, said(sums, 1), against, said(last, 3), said(moves, 2)])
+    names = ["own/others", "summed reward of 300 rounds", "against 8/0, by seed", "reward at the end"]
+    names.append("std of its moves, last 100, 1/1000")
     print(json.dumps({"columns": names, "table": table}, indent=1))
 
 
