@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from posttrain.cluster._weights import digest_of, size_of
 from posttrain.errors import UserError
 from posttrain.models import LoRA
 from posttrain.policies import Packed
@@ -179,3 +180,16 @@ def test_code_of_a_model_is_never_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="transformers cannot load"):
         load(folder)
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_tied_matrix_is_saved_and_sent_once(gpt2: Path, tmp_path: Path) -> None:
+    """A full state dict has it twice, under two names, and safetensors would write both."""
+    policy = load(gpt2)
+    state, own = policy.body.state_dict(), dict(policy.named_parameters())
+    twice = len(state) - len({tensor.data_ptr() for tensor in state.values()})
+    assert twice == 1 and len(own) + twice == len(state)
+    policy.save(tmp_path / "saved")
+    saved = load_file(tmp_path / "saved" / "model.safetensors")
+    assert len(saved) == len(own)
+    assert sum(t.nbytes for t in saved.values()) == sum(p.nbytes for p in own.values()) == size_of(policy)
+    assert digest_of(load(tmp_path / "saved")) == digest_of(policy)

@@ -197,6 +197,7 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
         return
     options: dict[str, Any] = {"num_cpus": settings.processes, "include_dashboard": False, "_temp_dir": str(folder)}
     _start({**options, "object_store_memory": settings.store_mb << 20, **quiet}, folder)
+    folder.chmod(0o700)  # Ray lets every user write to it, and so replace the token
     try:
         yield
     finally:
