@@ -87,7 +87,7 @@ def _size(tensors: Iterable[Tensor]) -> int:
 
 
 def aligned(size: int) -> int:
-    """Bytes from a tensor's beginning to that of the next one."""
+    """Bytes from the start of a tensor to that of the next one."""
     return -(-size // ALIGNED) * ALIGNED
 
 
