@@ -131,7 +131,7 @@ DONE: dict[tuple[int, str], Collected] = {}
 
 
 def collected(rollout: Rollout, of: Task) -> Collected:
-    """What a rollout does for a task, done once for all laws that only look at it."""
+    """What a rollout does for a task, done once for all laws that only read it."""
     found = DONE.get((id(rollout), of.key))
     if found is None:
         samplers, grader = models(rollout, of.key), Grader()

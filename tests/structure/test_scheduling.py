@@ -39,7 +39,7 @@ def began(kind: type[LoadFileScheduling], config: Any) -> tuple[LoadFileScheduli
 
 
 def finish(found: LoadFileScheduling, processes: Sequence[Process], seed: int, most: int) -> None:
-    """Have processes, drawn from `seed`, end tests until none has one, at most so many."""
+    """Have processes, drawn from `seed`, end tests until none has one, at most `most` tests."""
     rng = random.Random(seed)
     for _ in range(most):
         waiting = [process for process in processes if process.done < len(process.given)]
