@@ -28,6 +28,7 @@ from posttrain.training.averages import moved_by
 from posttrain.training.learner import Learner, Loss, evaluate_examples
 from posttrain.training.packing import Example
 from posttrain.training.settings import Learning
+from posttrain.training.updates import Weights
 from posttrain.types import PerToken
 from posttrain.types import Tokens as TokenArrays
 
@@ -231,6 +232,17 @@ def test_clipping_bounds_the_update_and_reports_the_norm_before_it(policy: Polic
     metrics = learner.step(examples_of(4), Loss(per_token=note, reducer=Tokens()), progress=0.0).metrics
     assert float(norms[0]) == pytest.approx(1e-3, rel=1e-3)
     assert metrics["gradient_norm"] > 1e-2
+
+
+def test_a_gradient_is_not_written_where_clipping_would_multiply_it_by_one(policy: Policy) -> None:
+    weight = next(policy.parameters())
+    for norm, writes in ((0.5, 0), (1.0 - 2e-6, 0), (1.0, 1), (2.0, 1)):  # torch divides by the norm and a millionth
+        own = Weights({"weight": weight}, Learning(clip_norm=1.0))
+        weight.grad = torch.full_like(weight, 0.25)
+        grad, version = weight.grad, weight.grad._version
+        own.update(torch.tensor(norm), 1.0)
+        assert grad.flatten()[0].item() == pytest.approx(0.25 * min(1.0, 1.0 / norm), rel=1e-5)
+        assert grad._version == version + writes
 
 
 def test_a_loss_that_is_not_finite_stops_before_any_weight_changes(policy: Policy, examples_of: Examples) -> None:

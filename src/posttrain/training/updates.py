@@ -48,8 +48,9 @@ class Weights:
 
     def update(self, norm: Tensor, factor: float) -> None:
         """One step, with gradients clipped by the norm of all and rates of `factor` times their peaks."""
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), self.settings.clip_norm, norm)
+        bound = self.settings.clip_norm
+        if bound is not None and float(bound / (norm + 1e-6)) < 1.0:  # torch multiplies by 1 below the bound
+            torch.nn.utils.clip_grads_with_norm_(self.parameters.values(), bound, norm)
         for optimizer, peaks in zip(self.optimizers, self.peaks, strict=True):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * factor
