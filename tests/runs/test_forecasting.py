@@ -58,7 +58,7 @@ def test_two_samplers_have_half_of_the_prompts_and_are_slower_together() -> None
 def test_sampled_ahead_a_step_is_the_longer_of_both() -> None:
     found = forecast(FOUND, 1, 1, 1)
     assert found.seconds == pytest.approx(6.5 + 4.2 * 0.25), "learning is slower while it is sampled beside"
-    assert found.memory["sampler"] == (500 + 2 * 360 - 200) * MB, (
+    assert found.memory["sampler"] == (500 + 2 * 240 - 200) * MB, (
         "two versions, with a form for decoding and a buffer each"
     )
     assert found.memory["own"] == (725 + 2 * 120) * MB

@@ -12,8 +12,8 @@ sampled ahead, follow from these:
 - sampled ahead, a step takes as long as the longer of both, or as all work of both on all cores.
 
 Memory is the resident memory that a process of the same kind had at its peak in a profile, memory that processes share
-included. For each version that is held besides, a sampler has the weights, those in the form that decoding takes, and
-the buffer that they came by, which the run's own process has too.
+included. For each version that is held besides, a sampler has the buffer of its weights, which is shared with the run's
+own process, and the weights in the form that decoding takes.
 """
 
 import math
@@ -302,7 +302,7 @@ def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
     versions = lag + 1 if lag else 0  # beside the copy that answers held-out tasks
     found = {
         OWN: shared[OWN] + versions * of.weights,
-        SAMPLER: shared[SAMPLER] + versions * (2 * of.weights + of.decoding) - bool(lag) * int(ARRIVAL * of.weights),
+        SAMPLER: shared[SAMPLER] + versions * (of.weights + of.decoding) - bool(lag) * int(ARRIVAL * of.weights),
     }
     if learners > 1:
         found[LEARNER] = shared[LEARNER]
