@@ -407,7 +407,7 @@ def test_a_profile_of_sharded_calls_has_their_bytes_and_seconds_and_its_plan_is_
     assert calls["generate policy", 1]["static"] == calls["generate policy", 2]["static"] == size
     assert calls["train policy", 1]["static"] == calls["train policy", 1]["active"] == size
     two = calls["train policy", 2]
-    assert 1.9 * size < two["static"] < 2.5 * size and size / 2 <= two["active"] < 0.7 * size
+    assert 1.9 * size < two["static"] < 2.5 * size and 0.45 * size < two["active"] < 0.7 * size
     assert calls["score reference", 2]["static"] == -(-calls["score reference", 1]["static"] // 2) == -(-size // 2)
     handed = [row for row in rows if row.get("part_bytes_policy")]
     assert handed and all(row["seconds_weights_policy"] > 0 for row in handed)
