@@ -5,12 +5,10 @@ Ray is started once for most of these tests; that takes seconds. With POSTTRAIN_
 
 import importlib.util
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -519,16 +517,14 @@ def test_the_token_is_in_no_file_of_a_run_no_log_of_its_ray_and_no_command_line(
     command += ["steps=12", "prompts=2", "rollout.n=2", "rollout.sampling.max_tokens=4", "evaluation.holdout=2"]
     command += ["cluster=ray", "cluster.cpus=0.5", "cluster.learners=2", "learner.micro_batch_tokens=64"]
     command += ["--runs", str(tmp_path / "runs")]
-    short = tempfile.mkdtemp(prefix="pt-")  # the path of a socket has at most 107 bytes
-    environment = {**os.environ, "TMPDIR": short}
-    running = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     metrics, until = tmp_path / "runs" / "grpo-1" / "metrics.jsonl", time.monotonic() + 120
     try:
         while not metrics.is_file() or not metrics.read_bytes().count(b"\n"):
             assert running.poll() is None, running.communicate()[0]
             assert time.monotonic() < until
             time.sleep(0.05)
-        (token,) = Path(short).glob("*/token")
+        (token,) = {Path(folder) / "token" for pid, folder in marked().items() if parent_of(pid) == running.pid}
         assert stat.S_IMODE(token.stat().st_mode) == 0o600 and stat.S_IMODE(token.parent.stat().st_mode) == 0o700
         secret = token.read_bytes()
         assert len(secret) == 64
@@ -541,10 +537,17 @@ def test_the_token_is_in_no_file_of_a_run_no_log_of_its_ray_and_no_command_line(
         running.kill()
         running.wait()
     assert not token.exists()
-    shutil.rmtree(short)
     assert running.returncode == 0 and secret not in printed
     files = [file for file in (tmp_path / "runs").rglob("*") if file.is_file()]
     assert len(files) > 10 and [file for file in files if secret in file.read_bytes()] == []
+
+
+def parent_of(pid: int) -> int:
+    """The number of a process's parent; 0 where it has ended."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def command_lines_with(text: bytes) -> list[str]:
