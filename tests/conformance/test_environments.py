@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from posttrain.components.environments import Environment, EnvironmentFailed, Instance, Observation, Outcome, Verdict
+from posttrain.components.environments import (
+    Environment,
+    EnvironmentFailed,
+    Instance,
+    Observation,
+    Outcome,
+    Request,
+    Verdict,
+)
 from posttrain.types import Task
 from tests.conformance._members import each, members
 
@@ -26,9 +34,19 @@ def actions(seed: int) -> list[str]:
     return Random(seed).choices(WORDS, k=12)
 
 
+def opened(environment: Environment, seed: int) -> Any:
+    """An instance, whose other player, where it has one, writes words that it cannot know either."""
+    said = Random(f"other {seed}")
+
+    async def write(request: Request) -> str:
+        return said.choice(WORDS)
+
+    return environment.open(TASK, Random(seed).random, None, write if environment.roles else None)
+
+
 async def story(environment: Environment, said: Sequence[str], seed: int) -> list[Any]:
     """Everything that an environment gives while it is played."""
-    async with environment.open(TASK, Random(seed).random) as instance:
+    async with opened(environment, seed) as instance:
         told: list[Any] = [instance.begin()]
         for action in said:
             told.append(await instance.step(action))
@@ -59,7 +77,7 @@ def test_instances_share_nothing(environment: Environment) -> None:
     """Two instances that are played alternately go as if each were alone."""
 
     async def interleaved() -> list[list[Any]]:
-        async with environment.open(TASK, Random(0).random) as a, environment.open(TASK, Random(0).random) as b:
+        async with opened(environment, 0) as a, opened(environment, 0) as b:
             told: list[list[Any]] = [[a.begin()], [b.begin()]]
             for pair in zip(actions(1), actions(2), strict=True):
                 for instance, so_far, action in zip((a, b), told, pair, strict=True):
