@@ -17,6 +17,7 @@ from posttrain.components.pairings import Paired, Rollouts
 from posttrain.components.pairings.best_and_lower import BestAndLower
 from posttrain.components.preferences import Pairs, PerPair
 from posttrain.components.preferences.dpo import DPO
+from posttrain.components.rollouts import Row
 from posttrain.components.selections import Chosen, Selection
 from posttrain.engines import Sampler
 from posttrain.signals import Signal, logp_of
@@ -86,6 +87,11 @@ class LargeState(First):
         return {**state, "history": [1.0] * 1_000_000}
 
 
+class CountsRows(First):
+    def observe(self, state: State, groups: Sequence[Group]) -> State:
+        return {**state, "rows": sum(isinstance(fact, Row) for group in groups for t in group for fact in t.facts)}
+
+
 class InPlace(First):
     def offset(self, state: Any, pool: Sequence[Task], count: int) -> int:
         state["position"] += count
@@ -103,6 +109,7 @@ CURRICULA: Mapping[str, Sequence[Curriculum]] = {
     "test_resumed_is_uninterrupted": [OutsideTheState(), TypeInTheState()],
     "test_a_choice_of_many_tasks_reads_the_chosen_ones_only": [ReadsAll(), LargeState()],
     "test_state_is_changed_by_returning_a_new_one": [InPlace()],
+    "test_an_episode_of_three_rows_counts_once": [CountsRows()],
     "test_a_pool_of_one": [OnceEach()],
 }
 

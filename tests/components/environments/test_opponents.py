@@ -138,6 +138,14 @@ class Turns:
     def agent_selection(self) -> str:
         return self.agents[0] if len(self.called) == 2 else self.possible_agents[len(self.called)]
 
+    @property
+    def terminations(self) -> dict[str, bool]:
+        return {agent: len(self.called) == 2 for agent in self.agents}
+
+    @property
+    def truncations(self) -> dict[str, bool]:
+        return dict.fromkeys(self.agents, False)
+
     def action_space(self, agent: str) -> Any:
         return SimpleNamespace(n=3)
 

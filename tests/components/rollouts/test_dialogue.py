@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from posttrain.components.rollouts import Exchange
-from posttrain.components.rollouts._exchange import Form
+from posttrain.components.rollouts._exchange import Form, rollouts_of
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.engines import Sampling
 from posttrain.types import Completion, Task, Trajectory
@@ -92,7 +92,7 @@ def test_a_partner_changes_places_and_each_keeps_to_its_own_context() -> None:
         found = []
         for number in range(2):
             begun = rollout.begun(TASK, {"policy": mine, "bob": theirs}, ("exchange", number), number)
-            found += rollout.seen(await begun.finish(), number)
+            found += rollouts_of(await begun.finish(), number, both=rollout.rollouts == "both")
         return found
 
     first, second = asyncio.run(both())

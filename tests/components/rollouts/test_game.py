@@ -16,6 +16,7 @@ from posttrain.components.environments.foreign import Foreign, Visit
 from posttrain.components.rewards.conversation import Conversation
 from posttrain.components.rewards.verdict import Verdict
 from posttrain.components.rollouts import Exchange
+from posttrain.components.rollouts._exchange import rollouts_of
 from posttrain.components.rollouts.dialogue_tree import DialogueTree
 from posttrain.components.rollouts.game import Game
 from posttrain.engines import Sampling
@@ -68,7 +69,7 @@ def test_a_partner_is_not_learned_from_and_changes_places() -> None:
     assert own.partner_place == 1
     swapped = replace(rollout, swapped=True)
     begun = swapped.begun(TASK, {"policy": Scripted(["deal"]), "bob": Scripted(["3"])}, ("exchange", 1), 1)
-    [second] = swapped.seen(asyncio.run(begun.finish()), 1)
+    [second] = rollouts_of(asyncio.run(begun.finish()), 1, both=True)
     assert second.sample == 3 and verdicts([second]) == [(pytest.approx(0.3), True)]
     assert [s.text for s in second.segments if s.trained] == ["deal"] and "offers 3" in second.segments[0].text
 

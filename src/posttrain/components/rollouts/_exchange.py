@@ -4,14 +4,14 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Annotated, Final, Literal, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from posttrain.component import frozen
 from posttrain.components.environments import with_opening
-from posttrain.components.rollouts import Exchange, Rollout
+from posttrain.components.rollouts import Exchange
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.datasets.templates import check_places, fill, prompt_from
 from posttrain.engines import Sampler, Sampling
@@ -57,63 +57,52 @@ class Form:
         return prompt_from(task, self.view, values)
 
 
-class TwoAgents(Rollout):
-    """What rollouts of two agents share."""
-
-    n: int
-    sampling: Sampling
-    rollouts: Literal["both", "first"]
-    role: str
-    partner: str | None
-    swapped: bool
+@runtime_checkable
+class TwoAgents(Protocol):
+    """What rollouts of two agents have."""
 
     @property
-    def group_size(self) -> int | None:
-        """None, as an agent that does not write gives no rollout."""
-        return None
+    def rollouts(self) -> Literal["both", "first"]:
+        """Whose rollouts a conversation gives."""
 
     @property
-    def temperature(self) -> float:
-        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
-        return self.sampling.temperature or 1.0
+    def role(self) -> str:
+        """The model of both agents, or of the first."""
 
     @property
-    def roles(self) -> frozenset[str]:
-        """The second agent's, if it has its own."""
-        return frozenset() if self.partner is None else frozenset({self.partner})
+    def partner(self) -> str | None:
+        """The role of the second agent, if it has its own."""
 
     @property
-    def helpers(self) -> frozenset[str]:
-        """The same."""
-        return self.roles
+    def swapped(self) -> bool:
+        """Whether the partner is the first agent in every second conversation."""
 
     def begun(self, task: Task, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int) -> "Talk":
         """What has not begun, with draws by a key."""
-        raise NotImplementedError
 
-    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
-        """One group with the rollouts of all conversations."""
-        begun = [self.begun(task, samplers, ("exchange", i), i) for i in range(self.n)]
-        talks = await asyncio.gather(*(talk.finish() for talk in begun))
-        kept = [t for number, talk in enumerate(talks) for t in self.seen(talk, number)]
-        return [Group(key=task.key, trajectories=tuple(kept))]
 
-    def seen(self, talk: "Talk", number: int, longest: float | None = None) -> list[Trajectory]:
-        """What the group has of a conversation: not what a partner saw."""
-        return [t for t in talk.rollouts(number, longest) if self._keeps(t.sample % 2, talk)]
+async def exchanged(task: Task, begun: "Sequence[Talk]", *, both: bool) -> list[Group]:
+    """One group with the rollouts of all conversations, of each agent or of the first alone."""
+    talks = await asyncio.gather(*(talk.finish() for talk in begun))
+    kept = [t for number, talk in enumerate(talks) for t in rollouts_of(talk, number, both=both)]
+    return [Group(key=task.key, trajectories=tuple(kept))]
 
-    def _keeps(self, place: int, talk: "Talk") -> bool:
-        if talk.partner is not None:
-            return place != talk.partner_place
-        return self.rollouts == "both" or place == 0
 
-    def _partner(
-        self, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int
-    ) -> tuple[tuple[str, Sampler] | None, int]:
-        """Role and sampler of the second agent, if it has its own, and its place."""
-        if self.partner is None:
-            return None, 1
-        return (self.partner, sampler_of(self.partner, samplers).bind(*key)), 0 if self.swapped and number % 2 else 1
+def rollouts_of(talk: "Talk", number: int, longest: float | None = None, *, both: bool) -> list[Trajectory]:
+    """What a group has of a conversation: not what a partner saw."""
+    whole = talk.rollouts(number, longest)
+    if talk.partner is not None:
+        return [t for t in whole if t.sample % 2 != talk.partner_place]
+    return [t for t in whole if both or t.sample % 2 == 0]
+
+
+def partner_of(
+    role: str | None, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], *, first: bool
+) -> tuple[tuple[str, Sampler] | None, int]:
+    """Role and sampler of the second agent, if it has its own, and its place: 0 if it is first."""
+    if role is None:
+        return None, 1
+    return (role, sampler_of(role, samplers).bind(*key)), 0 if first else 1
 
 
 @dataclass(kw_only=True)

@@ -20,14 +20,15 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
-from posttrain.components.rollouts._exchange import Form, Talk, TwoAgents
+from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._exchange import Form, Talk, exchanged, partner_of
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.engines import Sampler, Sampling
-from posttrain.types import Task
+from posttrain.types import Group, Task
 
 
 @frozen
-class Dialogue(TwoAgents):
+class Dialogue(Rollout):
     """Samples `n` conversations."""
 
     n: PositiveInt = 10
@@ -47,6 +48,26 @@ class Dialogue(TwoAgents):
     swapped: bool = False
     """Whether the partner is the first agent in every second conversation of a task."""
 
+    @property
+    def group_size(self) -> int | None:
+        """None, as an agent that does not write gives no rollout."""
+        return None
+
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
+        return self.sampling.temperature or 1.0
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The second agent's, if it has its own."""
+        return frozenset() if self.partner is None else frozenset({self.partner})
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.roles
+
     def held_out(self, n: int, sampling: Sampling) -> "Dialogue":
         """The same conversation, seen by the first agent, without a requested format."""
         return replace(self, n=n, form=replace(self.form, formats=()), rollouts="first", sampling=sampling)
@@ -54,7 +75,7 @@ class Dialogue(TwoAgents):
     def begun(self, task: Task, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int) -> Talk:
         """A conversation that has not begun."""
         sampler = sampler_of(self.role, samplers).bind(*key)
-        partner, place = self._partner(samplers, key, number)
+        partner, place = partner_of(self.partner, samplers, key, first=self.swapped and number % 2 == 1)
         return Talk(
             form=self.form,
             task=task,
@@ -66,6 +87,11 @@ class Dialogue(TwoAgents):
             partner=partner,
             partner_place=place,
         )
+
+    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
+        """One group with the rollouts of all conversations."""
+        begun = [self.begun(task, samplers, ("exchange", i), i) for i in range(self.n)]
+        return await exchanged(task, begun, both=self.rollouts == "both")
 
 
 def drawn(formats: Sequence[str], sampler: Sampler) -> str:

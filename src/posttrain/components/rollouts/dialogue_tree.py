@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 
 from posttrain.component import frozen
 from posttrain.components.rollouts import Rollout, Scorer
-from posttrain.components.rollouts._exchange import Talk, TwoAgents
+from posttrain.components.rollouts._exchange import Talk, TwoAgents, rollouts_of
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.components.rollouts.dialogue import Dialogue
 from posttrain.datasets.distances import edit_distance
@@ -124,7 +124,7 @@ class DialogueTree(Rollout):
             before = node.turns()
             begun = [talk("tree", search, i).finish_after(before) for i in range(self.rollouts)]
             for own in await asyncio.gather(*begun):
-                learned = self._of.seen(own, number, longest)[:1]
+                learned = rollouts_of(own, number, longest, both=self._of.rollouts == "both")[:1]
                 number += 1
                 if not learned:
                     continue

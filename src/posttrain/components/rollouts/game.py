@@ -22,19 +22,20 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Environment
-from posttrain.components.rollouts._exchange import TwoAgents
+from posttrain.components.rollouts import Rollout
+from posttrain.components.rollouts._exchange import exchanged, partner_of
 from posttrain.components.rollouts._match import Match
 from posttrain.components.rollouts._segments import sampler_of
 from posttrain.engines import Sampler, Sampling
 from posttrain.errors import UserError
-from posttrain.types import Task
+from posttrain.types import Group, Task
 
 SECOND: Final = "other"
 """Role of the second player in the environment, where it has no model of its own."""
 
 
 @frozen
-class Game(TwoAgents):
+class Game(Rollout):
     """Samples `n` games."""
 
     environment: Environment
@@ -53,6 +54,26 @@ class Game(TwoAgents):
     """The role of the second agent, whose turns are not learned from; None is the model of the first."""
     swapped: bool = False
     """Whether the partner is the first agent in every second game of a task."""
+
+    @property
+    def group_size(self) -> int | None:
+        """None, as an agent that does not write gives no rollout."""
+        return None
+
+    @property
+    def temperature(self) -> float:
+        """Sampling temperature; log-probabilities of greedy tokens are at temperature 1."""
+        return self.sampling.temperature or 1.0
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The second agent's, if it has its own."""
+        return frozenset() if self.partner is None else frozenset({self.partner})
+
+    @property
+    def helpers(self) -> frozenset[str]:
+        """The same."""
+        return self.roles
 
     @cached_property
     def played(self) -> Environment:
@@ -75,7 +96,7 @@ class Game(TwoAgents):
     def begun(self, task: Task, samplers: Mapping[str, Sampler], key: tuple[int | str, ...], number: int) -> Match:
         """A game that has not begun. Those of a tree share what the environment draws."""
         sampler = sampler_of(self.role, samplers)
-        partner, place = self._partner(samplers, key, number)
+        partner, place = partner_of(self.partner, samplers, key, first=self.swapped and number % 2 == 1)
         stop, own = self.sampling.stop, self.played.stop
         return Match(
             task=task,
@@ -88,3 +109,8 @@ class Game(TwoAgents):
             partner_place=place,
             environment=self.played,
         )
+
+    async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
+        """One group with the rollouts of all games."""
+        begun = [self.begun(task, samplers, ("exchange", i), i) for i in range(self.n)]
+        return await exchanged(task, begun, both=self.rollouts == "both")
