@@ -28,16 +28,20 @@ def shell() -> Shell:
     return Shell(weakest=tier_for("sh", "sort", "tail"))
 
 
-def played(shell: Shell, task: Task, turns: Sequence[str]) -> tuple[list[Outcome], Verdict]:
-    async def run() -> tuple[list[Outcome], Verdict | None]:
+def measured(shell: Shell, task: Task, turns: Sequence[str]) -> tuple[list[Outcome], Verdict, dict[str, float]]:
+    async def run() -> tuple[list[Outcome], Verdict | None, dict[str, float]]:
         async with shell.open(task, Random(0).random) as instance:
             outcomes = [await instance.step(turn) for turn in turns]
             await instance.finish()
-            return outcomes, instance.verdict()
+            return outcomes, instance.verdict(), instance.measures()
 
-    outcomes, verdict = asyncio.run(run())
+    outcomes, verdict, measures = asyncio.run(run())
     assert verdict is not None
-    return outcomes, verdict
+    return outcomes, verdict, measures
+
+
+def played(shell: Shell, task: Task, turns: Sequence[str]) -> tuple[list[Outcome], Verdict]:
+    return measured(shell, task, turns)[:2]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -54,6 +58,17 @@ def test_files_and_variables_last_and_output_is_of_the_last_command_alone(shell:
     outcomes, verdict = played(shell, task, ["x=out; echo one", "sort -n a > $x; echo two", "exit 0", "echo three"])
     assert [own.observation.text.strip() for own in outcomes] == ["one", "two", "", ""] and outcomes[-1].done
     assert verdict.solved, "what was written before the shell ended counts"
+
+
+def test_regret_of_giving_up_is_above_that_of_a_late_success(shell: Shell) -> None:
+    task = tasks()["the last line"]
+    right = "tail -n 1 a > out"
+    found = [
+        measured(shell, task, turns)[2]
+        for turns in ([right, "done"], ["cat a", "cat a", "cat a", right], ["done"], ["wc -l < a > out", "done"])
+    ]
+    assert [own["regret"] for own in found] == [0.0, 2.0, 3.0, 3.0]
+    assert [own["calls"] for own in found] == [1.0, 4.0, 0.0, 1.0]
 
 
 def test_what_fails_costs_its_turn(shell: Shell) -> None:

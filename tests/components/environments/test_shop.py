@@ -41,7 +41,21 @@ def test_calls_out_of_order_fail_and_cost_a_turn() -> None:
     calls = ["list", "add 1", "login", "address", "order", "add 4", "hello", "add 1", "order", "login"]
     _, outcomes, _, measures = play(Shop(), TASK, calls)
     assert [outcome.valid for outcome in outcomes] == [i in (2, 7, 9) for i in range(10)]
-    assert outcomes[-1].done and measures == {"regret": 4.0, "calls": 10.0, "failed": 7.0}
+    assert outcomes[-1].done and measures == {"regret": 5.0, "calls": 10.0, "failed": 7.0}
+
+
+def test_regret_of_giving_up_is_above_that_of_a_late_success() -> None:
+    good = ["login", "list", f"add {number()}", "address", "order"]
+
+    def regret(turns: list[str], horizon: int = 10) -> float:
+        return play(Shop(horizon=horizon), TASK, turns)[3]["regret"]
+
+    assert regret([*good, "done"]) == 0.0
+    assert regret(["list", *good, "login", "done"]) == 2.0
+    assert regret(["list", "list", "order", *good, "login", "done"]) == 4.0, "solved in the last turn"
+    assert regret(["done"]) == regret([*good[:4], "done"]) == 5.0, "no check passes, or not all"
+    assert regret(good, horizon=5) == 0.0, "the end by the limit needs no ``done``"
+    assert regret(["done"], horizon=5) == 1.0
 
 
 def test_its_own_player_takes_the_shortest_plan() -> None:

@@ -3,7 +3,8 @@
 Turns are commands of ``sh``, and ``done`` ends the episode. They run in the box of the sandbox, where there is a file
 ``a`` with a number a line; the answer is expected in ``out``. The question is drawn by the task's key: the number of
 lines, the last one, the largest number, or the lines in the order of their numbers. The verdict is 1 where ``out`` has
-what a computation outside of the sandbox gives. The optimum is one command, and ``done``.
+what a computation outside of the sandbox gives. The optimum is one command, and ``done``; the regret is the turns
+beyond it, where a wrong answer counts as one turn more than the limit.
 
 Each turn runs in a new box, in which the commands before it run again without their output: nothing stays between turns
 on this machine, and an episode repeats as long as its commands do. What a command prints is cut after `shown`
@@ -22,6 +23,7 @@ from pydantic import Field, PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
+from posttrain.components.environments._extra_turns import extra_turns
 from posttrain.sandbox import Job, Limits, Result, Tier, open_pool
 from posttrain.types import Task
 
@@ -113,8 +115,10 @@ class Session(Instance):
         return Verdict(value=float(solved), solved=solved, explanation=text)
 
     def measures(self) -> Mapping[str, float]:
-        """Commands that were run, and turns beyond the optimum."""
-        return {"calls": float(len(self._ran)), "regret": float(max(self._turns - SHORTEST, 0))}
+        """Commands that were run, and the regret in turns."""
+        solved, horizon = self.verdict().solved, self._rules.horizon
+        regret = extra_turns(self._turns, solved=solved, shortest=SHORTEST, horizon=horizon)
+        return {"calls": float(len(self._ran)), "regret": regret}
 
     async def _run(self, script: str) -> Result:
         """All commands in a new box."""

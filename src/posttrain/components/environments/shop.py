@@ -9,7 +9,8 @@
 
 The checks are those of unit tests on the final state: the cart has the item and nothing else, there is an address, the
 cart is ordered. The verdict is their share (or 1 for all of them, else 0). The optimum is login, list, add, address,
-order, done.
+order, done; the regret is the turns beyond it, where an episode in which a check fails counts as one turn more than
+the limit.
 
 Source: the setting of LOOP, arXiv:2502.01600, where agents call APIs of apps with a state of their own (AppWorld), and
 the reward is the share of unit tests that pass; calls and checks are ours.
@@ -25,6 +26,7 @@ from pydantic import PositiveInt
 
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
+from posttrain.components.environments._extra_turns import extra_turns
 from posttrain.types import Task
 
 ITEMS: Final = ("kiwi", "plum", "fig")
@@ -94,9 +96,10 @@ class Purchase(Instance):
         return Verdict(value=value, solved=solved, explanation=f"failed checks: {failed or 'none'}")
 
     def measures(self) -> Mapping[str, float]:
-        """Turns beyond the shortest plan, calls besides ``done``, and those of them that failed."""
-        calls = {"calls": float(self._calls), "failed": float(self._failed)}
-        return {"regret": float(max(self._turns - SHORTEST, 0)), **calls}
+        """Regret in turns, calls besides ``done``, and those of them that failed."""
+        solved, horizon = self.verdict().solved, self._rules.horizon
+        regret = extra_turns(self._turns, solved=solved, shortest=SHORTEST, horizon=horizon)
+        return {"regret": regret, "calls": float(self._calls), "failed": float(self._failed)}
 
     def _answer(self, call: str) -> str | None:
         """The answer to a call; None for one that fails."""
