@@ -4,7 +4,8 @@
 
 Rounds of 20 episodes; after 0, 1, 2 and 4 rounds the success on 100 new tasks, what was carried out and refused, and
 how many of the six hidden preconditions the rules are. Then, after 2, 20 and 500 episodes without rules, how often a
-classifier of single words and the kept rules predict whether an action works, on new states.
+classifier of single words and the kept rules predict whether an action works, on new states. ``episodes`` has the same
+episodes' success, turns and regret.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import json
 from random import Random
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.environments.foreseen import Foreseen
 from posttrain.components.environments.workshop import NEEDS, Workshop
@@ -27,17 +29,18 @@ async def episode(rules: tuple[str, ...], key: str, rng: Random) -> tuple[list[T
     """One episode: what was carried out, and the measures with ``success``."""
     environment, found = Foreseen(environment=Workshop(), rules=rules), []
     async with environment.open(Task(key=key, prompt=""), rng.random) as instance:
-        seen, done, carried = instance.begin(), False, 0
+        seen, done, carried, turns = instance.begin(), False, 0, 0
         while not done:
             action = rng.choice(list(NEEDS))
-            outcome = await instance.step(action)
+            outcome, turns = await instance.step(action), turns + 1
             now = int(instance.measures()["carried_out"])
             if now > carried:
                 worked = not outcome.observation.text.startswith("fails ")
                 found.append(Transition(words=words_of(seen.state_key or ""), action=action, worked=worked))
             seen, done, carried = outcome.observation, outcome.done, now
         verdict = instance.verdict()
-        return found, {**instance.measures(), "success": float(verdict is not None and verdict.solved)}
+        success = float(verdict is not None and verdict.solved)
+        return found, {**instance.measures(), "success": success, "turns": float(turns)}
 
 
 def played(rules: tuple[str, ...], what: str, count: int, seed: int) -> tuple[list[Transition], dict[str, float]]:
@@ -53,13 +56,14 @@ def texts(book: RuleBook) -> tuple[str, ...]:
     return tuple(rule.text for rule in book.rules)
 
 
-def rounds(seed: int) -> list[dict[str, float]]:
-    """A row for each number of rounds."""
-    book, rows = RuleBook(), []
+def rounds(seed: int) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """A row for each number of rounds, and the means of all measures."""
+    book, rows, all_means = RuleBook(), [], []
     for turn in range(5):
         if turn in (0, 1, 2, 4):
             means = played(texts(book), "test", 100, seed)[1]
             kept = set(texts(book))
+            all_means.append(means)
             rows.append(
                 {
                     "rounds": turn,
@@ -72,7 +76,7 @@ def rounds(seed: int) -> list[dict[str, float]]:
                 }
             )
         book = book.learned(played(texts(book), f"round {turn}", 20, seed)[0])
-    return rows
+    return rows, all_means
 
 
 def classifier(transitions: list[Transition], tests: list[Transition]) -> float:
@@ -118,15 +122,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    by_seed = [rounds(seed) for seed in range(given.seeds)]
+    found = [rounds(seed) for seed in range(given.seeds)]
+    by_seed = [rows for rows, _ in found]
+    episodes = [
+        episode_row(f"rounds: {rows[0]['rounds']}", means)
+        for rows, means in zip(zip(*by_seed, strict=True), zip(*(own for _, own in found), strict=True), strict=True)
+    ]
     table = [
         [str(rows[0]["rounds"]), *(said([row[name] for row in rows]) for name in rows[0] if name != "rounds")]
         for rows in zip(*by_seed, strict=True)
     ]
-    print(json.dumps({"columns": list(by_seed[0][0]), "table": table}, indent=1))
+    print(json.dumps({"columns": list(by_seed[0][0]), "table": table, "episodes": episodes}, indent=1))
     for count in (2, 20, 500):
-        found = [predicted(seed, count) for seed in range(given.seeds)]
-        print(count, {name: said([one[name] for one in found], 3) for name in found[0]})
+        both = [predicted(seed, count) for seed in range(given.seeds)]
+        print(count, {name: said([one[name] for one in both], 3) for name in both[0]})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ Half of the problems are easy: an answer at once is right in 0.9, else in 0.05. 
 problem there are a greedy plain rollout, eight with a hint and eight plain ones; the filter is the package's. The same
 number of kept rollouts, 100, is imitated: the new chance of a call in a kind is the share of calls among its own,
 together with 20 rollouts as before. Measured are accuracy and calls without hints on 2,000 new problems, and before
-training with 0 to 3 hints.
+training with 0 to 3 hints. ``episodes`` has the same problems: a call is a turn before that of the answer, and regret
+the chance of a right answer that is missed, against a call every time.
 
     python docs/experiments/hint_rft.py
 """
@@ -14,6 +15,7 @@ import argparse
 import json
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.filters.boundary import Boundary
 from posttrain.components.rollouts import Inserted
@@ -65,14 +67,18 @@ def imitated(rows: list[tuple[int, bool]]) -> list[float]:
     return [(sum(row) + BEFORE * CALLS) / (len(row) + BEFORE) for row in counts]
 
 
-def measured(calls: list[float], hints: int, rng: np.random.Generator) -> list[float]:
-    """Accuracy, and calls of easy and of hard problems."""
+def measured(calls: list[float], hints: int, rng: np.random.Generator) -> tuple[list[float], dict[str, float]]:
+    """Accuracy, and calls of easy and of hard problems; and the means of the episodes."""
     rows = [(kind, *answered(kind, calls[kind], hints, rng)) for kind in rng.integers(2, size=FRESH)]
     right = float(np.mean([ok for _, _, ok in rows]))
-    return [right, *(float(np.mean([called for kind, called, _ in rows if kind == place])) for place in range(2))]
+    by_kind = [float(np.mean([called for kind, called, _ in rows if kind == place])) for place in range(2)]
+    all_calls = float(np.mean([called for _, called, _ in rows]))
+    missed = float(np.mean([0.0 if called else WITH_CALL - AT_ONCE[kind] for kind, called, _ in rows]))
+    episodes = {"success": right, "turns": 1 + all_calls, "calls": all_calls, "regret": missed}
+    return [right, *by_kind], episodes
 
 
-def of_seed(seed: int) -> dict[str, list[float]]:
+def of_seed(seed: int) -> dict[str, tuple[list[float], dict[str, float]]]:
     """All arms."""
     rng = np.random.default_rng(seed)
     found = {f"before, {hints} hints": measured([CALLS, CALLS], hints, rng) for hints in range(4)}
@@ -86,12 +92,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
     by_seed = [of_seed(seed) for seed in range(given.seeds)]
-    table = []
+    table, episodes = [], []
     for name in by_seed[0]:
-        cells = [mean(np.array(column)) for column in zip(*(own[name] for own in by_seed), strict=True)]
+        cells = [mean(np.array(column)) for column in zip(*(own[name][0] for own in by_seed), strict=True)]
+        episodes.append(episode_row(name, [own[name][1] for own in by_seed]))
         table.append([name, *(f"{c.value:.2f} [{c.interval.low:.2f}, {c.interval.high:.2f}]" for c in cells)])
     columns = ["imitated", "accuracy", "calls of easy problems", "calls of hard problems"]
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    print(json.dumps({"columns": columns, "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

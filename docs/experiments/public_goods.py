@@ -3,7 +3,9 @@
     python docs/experiments/public_goods.py tables     # three agents, efforts 0, 1/2 and 1, cost 0.9
     python docs/experiments/public_goods.py writers    # networks for three frozen writers: effort is length
 
-The tables take seconds, the networks minutes.
+The tables take seconds, the networks minutes. ``episodes`` of the tables has the rollouts in the last tenth of
+training: success is that the benchmark is reached, an agent acts in one turn, and regret is what an agent gets by
+backward induction, less what it gets; it is below 0 where the agents do better than that.
 """
 
 import argparse
@@ -16,9 +18,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from episodes import episode_row
 
 from posttrain.components.diagnostics import Subject
-from posttrain.components.diagnostics._goods import Payoff, equilibrium, learnt
+from posttrain.components.diagnostics._goods import Payoff, Reals, equilibrium, learnt
 from posttrain.components.diagnostics.public_goods import LEVELS, PublicGoods
 from posttrain.components.rewards import Reward, RewardContext
 from posttrain.components.tasks.arithmetic import Arithmetic
@@ -48,15 +51,25 @@ def arms(full: Payoff) -> dict[str, Payoff]:
     }
 
 
+def episode(payoff: Payoff, effort_BN: Reals, best: float) -> dict[str, float]:
+    """Means of episodes, where an agent gets `best` by backward induction."""
+    got = float(np.mean([payoff.of(own) for own in effort_BN]))
+    reached = float(np.mean(effort_BN.mean(1) >= payoff.benchmark))
+    return {"success": reached, "turns": float(effort_BN.shape[1]), "regret": best - got}
+
+
 def tables(seeds: int) -> None:
     """Three agents that see all efforts before theirs."""
-    rows = []
+    rows, episodes = [], []
     for name, payoff in arms(Payoff(cost=0.9)).items():
         solved = equilibrium(payoff, LEVELS, 3)
         found = [learnt(payoff, LEVELS, 3, seed=seed) for seed in range(seeds)]
         outcome = ", ".join(f"{effort:g}" for effort in solved.effort)
         rows.append([name, outcome, said([float(own.mean()) for own in found])])
-    print(json.dumps({"columns": ["payoff", "equilibrium", "learnt effort"], "table": rows}, indent=1))
+        best = float(np.mean(solved.payoff))
+        episodes.append(episode_row(name, [episode(payoff, own, best) for own in found]))
+    columns = ["payoff", "equilibrium", "learnt effort"]
+    print(json.dumps({"columns": columns, "table": rows, "episodes": episodes}, indent=1))
 
 
 class Tokens(Reward):

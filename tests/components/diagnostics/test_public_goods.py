@@ -91,8 +91,9 @@ def test_the_penalty_alone_is_an_equilibrium_at_a_loss_and_ties_are_not_unique()
 def test_tables_learn_full_effort_and_none() -> None:
     full = learnt(Payoff(cost=0.9), LEVELS, 3, seed=0, rollouts=1500)
     none = learnt(Payoff(cost=0.9, synergy=0.0, penalty=0.0), LEVELS, 3, seed=0, rollouts=1500)
-    assert full.min() > 0.9 and none.max() < 0.1
-    assert learnt(Payoff(), LEVELS, 2, seed=1, rollouts=100, full=False).shape == (2,)
+    assert full.shape == (150, 3) and set(full.reshape(-1).tolist()) <= set(LEVELS)
+    assert full.mean(0).min() > 0.9 and none.mean(0).max() < 0.1
+    assert learnt(Payoff(), LEVELS, 2, seed=1, rollouts=100, full=False).shape == (10, 2)
 
 
 def test_parameters_stay_in_their_ranges() -> None:

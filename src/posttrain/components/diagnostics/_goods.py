@@ -83,7 +83,7 @@ def learnt(
     rate: float = 0.1,
     full: bool = True,
 ) -> Reals:
-    """[N] mean effort over the last tenth of the rollouts, of tables that each learn by REINFORCE from their payoff.
+    """[rollouts / 10, N] efforts in the last tenth of rollouts of tables, which learn by REINFORCE from their payoff.
 
     An agent's state is what it sees: all efforts before it, or with `full` false the last one. The baseline is a
     running mean of the state.
@@ -109,5 +109,4 @@ def learnt(
             baselines[agent][state] += 0.05 * (own - baselines[agent][state])
         if rollout >= rollouts - rollouts // 10:
             kept.append(effort_N)
-    mean_N: Reals = np.mean(kept, axis=0)
-    return mean_N
+    return np.array(kept)

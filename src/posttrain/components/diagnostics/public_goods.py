@@ -177,7 +177,7 @@ class PublicGoods(Diagnostic):
         return {
             "equilibrium": list(solved.effort) if solved else None,
             "unique": solved.unique if solved else None,
-            "learnt": learning.tolist() if learning is not None else None,
+            "learnt": learning.mean(0).tolist() if learning is not None else None,
         }
 
 
