@@ -38,6 +38,9 @@ def test_a_model_has_a_run_for_each_budget_and_repeats(tmp_path: Path) -> None:
     finding = diagnostic.examine(subject)
     row = finding.values["found"]["tiny"]
     assert row["success"] == [0.0] * 3 and row["interval"][0] == 0.0 and row["slope"] == 0.0
+    for steps, means in enumerate(row["episodes"], start=1):
+        assert means["success"] == means["calls"] == 0.0, "what is sampled at random is no call"
+        assert means["turns"] == steps and 0 < means["tokens"] <= 4 * steps
     assert diagnostic.examine(subject).values == finding.values and len(finding.lines) == 3
 
 

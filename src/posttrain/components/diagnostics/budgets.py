@@ -37,7 +37,7 @@ from posttrain.engines import Server, wait_for
 from posttrain.errors import UserError
 from posttrain.statistics.intervals import wilson
 from posttrain.statistics.slopes import fit_line
-from posttrain.types import Task
+from posttrain.types import Task, Trajectory
 
 ROWS: Final = (27,)
 
@@ -73,26 +73,26 @@ class Budgets(Diagnostic):
             rates = [guessed(options, proposals_of(k), again=again) for k in budgets]
             return _row(rates, rates[-1], None)
         server = subject.serve(subject.load())
-        counts = [self._successes(server, k, "none", tasks) for k in budgets]
-        helped = self._successes(server, self.largest, self.feedback, tasks)
-        return _row([count / len(tasks) for count in counts], helped / len(tasks), [counts[-1], len(tasks)])
+        played = [self._played(server, k, "none", tasks) for k in budgets]
+        counts = [_solved(own) for own in played]
+        helped = _solved(self._played(server, self.largest, self.feedback, tasks))
+        row = _row([count / len(tasks) for count in counts], helped / len(tasks), [counts[-1], len(tasks)])
+        return row | {"episodes": [_means(own) for own in played]}
 
-    def _successes(self, server: Server, steps: int, feedback: str, tasks: Sequence[Task]) -> int:
-        """How many tasks are solved within a budget."""
+    def _played(self, server: Server, steps: int, feedback: str, tasks: Sequence[Task]) -> list[Trajectory]:
+        """An episode of each task within a budget."""
         rollout = self._with(steps, feedback)
 
-        async def run() -> list[bool]:
+        async def run() -> list[Trajectory]:
             groups = await asyncio.gather(
                 *(
                     rollout.collect(task, {"policy": server.bind("budgets", steps, feedback, task.key)})
                     for task in tasks
                 )
             )
-            rollouts = [t for (group,) in groups for t in group]
-            verdicts = [episode.verdict for t in rollouts if (episode := t.fact(Episode)) is not None]
-            return [verdict is not None and verdict.solved for verdict in verdicts]
+            return [t for (group,) in groups for t in group]
 
-        return sum(wait_for(run()))
+        return wait_for(run())
 
     def _with(self, steps: int, feedback: str) -> Rollout:
         """The rollout under a budget. Raises `UserError` for one without."""
@@ -129,6 +129,24 @@ def proposals_of(steps: int) -> int:
 def guessed(options: int, proposals: int, *, again: bool) -> float:
     """Success of one who guesses among options: without repetition, or with."""
     return 1.0 - (1.0 - 1.0 / options) ** proposals if again else min(proposals / options, 1.0)
+
+
+def _solved(rollouts: Sequence[Trajectory]) -> int:
+    """How many rollouts the environment holds to be right."""
+    verdicts = [episode.verdict for t in rollouts if (episode := t.fact(Episode)) is not None]
+    return sum(verdict is not None and verdict.solved for verdict in verdicts)
+
+
+def _means(rollouts: Sequence[Trajectory]) -> dict[str, float]:
+    """Success, and means of turns, calls of tools where they are counted, and sampled tokens."""
+    episodes = [episode for t in rollouts if (episode := t.fact(Episode)) is not None]
+    calls = [measures["calls"] for own in episodes if "calls" in (measures := own.measures or {})]
+    return {
+        "success": _solved(rollouts) / len(rollouts),
+        "turns": sum(own.turns for own in episodes) / max(len(episodes), 1),
+        **({"calls": sum(calls) / len(calls)} if calls else {}),
+        "tokens": sum(t.num_trained for t in rollouts) / len(rollouts),
+    }
 
 
 def _row(rates: Sequence[float], helped: float, counted: Sequence[int] | None) -> dict[str, Any]:
