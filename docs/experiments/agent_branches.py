@@ -7,7 +7,8 @@ one imitation, which is right half of the time where the box is stated and avoid
 2,048 episodes of 16 steps of 16 tasks, or 24 answers of an expert to prompts that state the box. Then 200 other tasks
 of each kind are answered at temperature 1: in one episode, in three independent ones, and in three with notes on those
 that failed. "Episodes to 80 %" is what the arm had sampled when 80 % of the episodes with a stated box of three steps
-succeeded. Notes change no weight, by digest.
+succeeded. Notes change no weight, by digest. ``episodes`` has the first episodes; regret is what success misses of the
+best play, which is 1 where the box is stated and 1/3 in two turns where it is hidden.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import torch
+from episodes import episode_row
 from numpy.typing import NDArray
 
 from posttrain import run
@@ -116,26 +118,36 @@ def arms(folder: Path) -> dict[str, Recipe]:
     }
 
 
-async def answered(server: Server, tasks: Sequence[Task], kept: int) -> NDArray[np.bool_]:
-    """[N, 3] whether a task is solved after one, two and three episodes."""
+async def answered(
+    server: Server, tasks: Sequence[Task], kept: int, tries: int = 3
+) -> tuple[NDArray[np.bool_], dict[str, float]]:
+    """[N, tries] whether a task is solved after 1, 2, ... episodes; and means of the last ones."""
     world = rl_of(noted_guesses()).rollout
     assert isinstance(world, Turns)
     rollout = Reflected(
         environment=world.environment,
         n=1,
-        tries=3,
+        tries=tries,
         max_turns=world.max_turns,
         notes=Notes(kept=kept, note=NOTE),
         sampling=world.sampling,
     )
     found = await asyncio.gather(*(rollout.collect(task, {"policy": server.bind(kept, task.key)}) for task in tasks))
-    rows = []
+    rows, turns, tokens = [], [], []
     for [group] in found:
         [last] = group.trajectories
         episode, place = last.fact(Episode), last.fact(Row)
         assert episode is not None and episode.verdict is not None and place is not None
-        rows.append([episode.verdict.solved and place.row <= i for i in range(3)])
-    return np.array(rows)
+        rows.append([episode.verdict.solved and place.row <= i for i in range(tries)])
+        turns.append(episode.turns)
+        tokens.append(last.num_trained)
+    return np.array(rows), {"turns": float(np.mean(turns)), "tokens": float(np.mean(tokens))}
+
+
+def first_episodes(server: Server, tasks: Sequence[Task], best: float) -> dict[str, float]:
+    """Means of episodes in which the best play has this success."""
+    solved, means = asyncio.run(answered(server, tasks, 0, tries=1))
+    return {**means, "success": float(solved.mean()), "regret": best - float(solved.mean())}
 
 
 def reached(folder: Path) -> float:
@@ -152,23 +164,28 @@ def reached(folder: Path) -> float:
     return math.nan
 
 
-def measured(done: Path, seed: int) -> dict[str, float]:
-    """Shares of solved tasks."""
+Measured = tuple[dict[str, float], dict[str, dict[str, float]]]
+"""The shares of an arm, and the means of its first episodes by kind of box."""
+
+
+def measured(done: Path, seed: int) -> Measured:
+    """Shares of solved tasks, and first episodes."""
     policy = load_policy("policy", Model(source=str(done / "model")), {}, torch.device("cpu"))
     before = digest_of(policy)
     server = Native().serve(policy, seed)
     told, hidden = (list(Guessing(size=200, seed=9, hidden=share).load()) for share in (0.0, 1.0))
-    named = asyncio.run(answered(server, told, 0))
-    plain = asyncio.run(answered(server, hidden, 0))
-    noted = asyncio.run(answered(server, hidden, 3))
+    named, plain, noted = (asyncio.run(answered(server, *own))[0] for own in ((told, 0), (hidden, 0), (hidden, 3)))
+    first = {"stated": first_episodes(server, told, 1.0), "hidden": first_episodes(server, hidden, 1 / 3)}
     assert digest_of(policy) == before, "notes change no weight"
-    return {
+    shares = {
         "stated box, one episode": named[:, 0].mean(),
         "hidden box, one episode": plain[:, 0].mean(),
         "hidden, three episodes": plain[:, 2].mean(),
         "hidden, three with notes": noted[:, 2].mean(),
         "episodes to 80 %": reached(done),
     }
+    assert shares["stated box, one episode"] == first["stated"]["success"]
+    return shares, first
 
 
 def cell(name: str, values: Sequence[float]) -> str:
@@ -189,6 +206,7 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[dict[str, float]]] = {}
+    episodes: dict[str, list[dict[str, float]]] = {}
 
     def trained(recipe: Recipe, seed: int) -> Path:
         return run(recipe, changes=[*ALWAYS, f"seed={seed}"], out=given.out, quiet=True).folder
@@ -198,14 +216,17 @@ def main() -> None:
         own = {"none: notes alone (experience)": measured(first, seed)}
         for name, recipe in arms(given.out).items():
             own[name] = measured(trained(after(recipe, str(first / "model")), seed), seed)
-        for name, values in own.items():
+        for name, (values, first_of) in own.items():
             found.setdefault(name, []).append(values)
+            for kind, means in first_of.items():
+                episodes.setdefault(f"{name}; {kind} box", []).append(means)
             print(
                 seed, name, {key: round(float(value), 2) for key, value in values.items()}, file=sys.stderr, flush=True
             )
     columns = ["training", *next(iter(found.values()))[0]]
     table = [[name, *(cell(key, [one[key] for one in rows]) for key in columns[1:])] for name, rows in found.items()]
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    held_out = [episode_row(name, own) for name, own in episodes.items()]
+    print(json.dumps({"columns": columns, "table": table, "episodes": held_out}, indent=1))
 
 
 if __name__ == "__main__":

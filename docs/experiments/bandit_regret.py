@@ -2,7 +2,8 @@
 
 All play the same bandits of `environments/bandits`, with draws of their own. A greedy player plays every arm once and
 then the largest mean, the first of equals. Cumulative regret, averaged over the bandits, is fitted by
-`posttrain.statistics.regret`: a power of the logarithm, and a line.
+`posttrain.statistics.regret`: a power of the logarithm, and a line. ``episodes`` has the same episodes: success is that
+the best arm was played most.
 
     posttrain run evolve --runs runs
     python docs/experiments/bandit_regret.py runs/FIRST runs/SECOND ...     # each is a seed
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from episodes import episode_row
 
 from posttrain.components.environments.bandits import Bandits
 from posttrain.components.rollouts.turns import Turns
@@ -61,15 +63,19 @@ async def played(player: Any, environment: Bandits, task: Task, seed: int) -> li
     return actions
 
 
-async def of_model(folder: Path, environment: Bandits, tasks: Sequence[Task], seed: int) -> list[list[str]]:
-    """The arms of a model's episodes, sampled at temperature 1."""
+async def of_model(
+    folder: Path, environment: Bandits, tasks: Sequence[Task], seed: int
+) -> tuple[list[list[str]], float]:
+    """The arms of a model's episodes, sampled at temperature 1, and the mean number of its tokens."""
     policy = load_policy("policy", Model(source=str(folder)), {}, torch.device("cpu"))
     server = Native().serve(policy, seed)
     turns = Turns(environment=environment, n=1, max_turns=environment.horizon, sampling=Sampling(max_tokens=3))
     found = await asyncio.gather(
         *(turns.collect(replace(task, prompt="episode 0-0"), {"policy": server.bind(task.key)}) for task in tasks)
     )
-    return [[s.text.strip().lower() for s in group.trajectories[0].segments if s.trained] for (group,) in found]
+    rollouts = [group.trajectories[0] for (group,) in found]
+    arms = [[s.text.strip().lower() for s in own.segments if s.trained] for own in rollouts]
+    return arms, float(np.mean([own.num_trained for own in rollouts]))
 
 
 def regret(environment: Bandits, task: Task, actions: Sequence[str]) -> np.ndarray:
@@ -77,6 +83,17 @@ def regret(environment: Bandits, task: Task, actions: Sequence[str]) -> np.ndarr
     means, names = environment.means(task), environment.named
     gaps = [max(means) - own for own in means]
     return np.array([gaps[names.index(a)] if a in names else float(np.mean(gaps)) for a in actions])
+
+
+def episode(environment: Bandits, tasks: Sequence[Task], actions: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Means of the episodes of a seed."""
+    best = [environment.named[np.argmax(environment.means(task))] for task in tasks]
+    most = [max(environment.named, key=own.count) for own in actions]
+    return {
+        "success": float(np.mean([one == other for one, other in zip(best, most, strict=True)])),
+        "turns": float(np.mean([len(own) for own in actions])),
+        "regret": float(np.mean([regret(environment, t, a).sum() for t, a in zip(tasks, actions, strict=True)])),
+    }
 
 
 def row(environment: Bandits, tasks: Sequence[Task], plays: Sequence[Sequence[Sequence[str]]]) -> list[str]:
@@ -101,16 +118,20 @@ def main() -> None:
     given = parser.parse_args()
     environment = Bandits()
     tasks = [Task(key=f"new {number}", prompt="") for number in range(BANDITS)]
-    table = []
+    table, episodes = [], []
     for player in (oracle, greedy, uniform):
         plays = [[asyncio.run(played(player, environment, task, seed)) for task in tasks] for seed in range(5)]
         table.append([player.__name__, *row(environment, tasks, plays)])
+        episodes.append(episode_row(player.__name__, [episode(environment, tasks, own) for own in plays]))
     folders = [run / "model" if (run / "model").exists() else run for run in given.runs]
     if folders:
-        plays = [asyncio.run(of_model(folder, environment, tasks, seed)) for seed, folder in enumerate(folders)]
-        table.append([f"models of {len(folders)} runs", *row(environment, tasks, plays)])
+        name = f"models of {len(folders)} runs"
+        found = [asyncio.run(of_model(folder, environment, tasks, seed)) for seed, folder in enumerate(folders)]
+        table.append([name, *row(environment, tasks, [own for own, _ in found])])
+        means = [{**episode(environment, tasks, own), "tokens": tokens} for own, tokens in found]
+        episodes.append(episode_row(name, means))
     columns = ["player", f"regret at {environment.horizon}", "best arm, last 10", "stuck", "line", "power"]
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    print(json.dumps({"columns": columns, "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 Sums of two numbers up to 30. Of one model all demonstrations are an answer, of the other a call and then the answer;
 both are new models of 200k weights, trained alike in the environment `budgeted` with 5 steps. Held-out sums are then
-asked with 1 to 5 steps, each in a run of its own, beside those who guess one of four.
+asked with 1 to 5 steps, each in a run of its own, beside those who guess one of four. ``episodes`` has the models'
+episodes of each budget; regret is what the verdict misses of 1.
 
     python docs/experiments/budgets.py
 """
@@ -17,6 +18,7 @@ from random import Random
 
 import numpy as np
 import torch
+from episodes import episode_row
 
 from posttrain import run
 from posttrain.components.diagnostics import Subject
@@ -95,6 +97,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20)
     given = parser.parse_args()
     found: dict[str, list[list[float]]] = {}
+    played: dict[str, list[dict[str, float]]] = {}
     for seed in range(given.first, given.first + given.seeds):
         with tempfile.TemporaryDirectory() as name:
             *data, asked = write(Path(name), seed)
@@ -114,13 +117,17 @@ def main() -> None:
             subjects.append(Subject(name="guess4", load=lambda: None, serve=lambda policy: None))  # type: ignore[arg-type, return-value]
             for own, row in diagnostic.examine(*subjects).values["found"].items():
                 found.setdefault(own, []).append([*row["success"], row["slope"], row["feedback_gain"]])
+                for steps, means in enumerate(row.get("episodes", ()), start=1):
+                    budget = f"{own}, {steps} step{'s' if steps > 1 else ''}"
+                    played.setdefault(budget, []).append({**means, "regret": 1 - means["success"]})
         print(json.dumps({own: rows[-1] for own, rows in found.items()}), file=sys.stderr, flush=True)
     table = []
     for own, rows in found.items():
         cells = [mean(np.array(column)) for column in zip(*rows, strict=True)]
         table.append([own, *(f"{c.value:.2f} [{c.interval.low:.2f}, {c.interval.high:.2f}]" for c in cells)])
     columns = ["player", *(f"SR_{k}" for k in range(1, 6)), "slope", "feedback gain"]
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    episodes = [episode_row(name, own) for name, own in played.items()]
+    print(json.dumps({"columns": columns, "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 A policy is a table of logits over what a player sees: whether it acts first, its cell, the last word, its moves so far.
 It plays with itself and learns by GRPO: 8 games of each of the 20 first states in a step, rewards 0 and 1. Four such
-policies then play with one another, in all orders. A fifth one learns with those four as partners.
+policies then play with one another, in all orders. A fifth one learns with those four as partners. ``episodes`` has the
+same games: success is that both meet, a turn is a move of one player, and regret what is missed of the optimum of 1.
 
     python docs/experiments/conventions.py
 """
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from episodes import episode_row
 from numpy.typing import NDArray
 
 from posttrain.datasets.meeting import STEPS, starts
@@ -79,9 +81,11 @@ def trained(rng: np.random.Generator, steps: int, partners: Sequence[Reals] = ()
     return table
 
 
-def both(one: Reals, other: Reals, rng: np.random.Generator) -> float:
-    """Mean return of two tables, in both orders."""
-    return float(np.mean([played(pair, rng)[0].mean() for pair in ((one, other), (other, one))]))
+def both(one: Reals, other: Reals, rng: np.random.Generator) -> tuple[float, float]:
+    """Mean return and moves of two tables, in both orders."""
+    games = [played(pair, rng) for pair in ((one, other), (other, one))]
+    moves = [np.sum([on for _, _, on in seen], axis=0) for _, seen in games]
+    return float(np.mean([value_B.mean() for value_B, _ in games])), float(np.mean(moves))
 
 
 def main() -> None:
@@ -91,29 +95,31 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1600)
     given = parser.parse_args()
     found: dict[str, list[float]] = {}
+    episodes: dict[str, list[dict[str, float]]] = {}
     for seed in range(given.seeds):
         rng = np.random.default_rng(seed)
         own = [trained(rng, given.steps) for _ in range(POLICIES)]
         pool = trained(rng, given.steps, own)
-        returns = np.array([[both(one, other, rng) for other in own] for one in own])
+        games = np.array([[both(one, other, rng) for other in own] for one in own])
         off = ~np.eye(POLICIES, dtype=bool)
         rows = {
-            "untrained": both(new(), new(), rng),
-            "with itself": float(np.diag(returns).mean()),
-            "with another": float(returns[off].mean()),
-            "trained with all four, with each": float(np.mean([both(pool, other, rng) for other in own])),
+            "untrained": np.array(both(new(), new(), rng)),
+            "with itself": games[~off].mean(0),
+            "with another": games[off].mean(0),
+            "trained with all four, with each": np.mean([both(pool, other, rng) for other in own], 0),
         }
-        rows["with itself, minus with another"] = rows["with itself"] - rows["with another"]
-        rows["trained with all four, minus with another"] = (
-            rows["trained with all four, with each"] - rows["with another"]
-        )
-        for name, value in rows.items():
-            found.setdefault(name, []).append(value)
+        for name, (value, moves) in rows.items():
+            found.setdefault(name, []).append(float(value))
+            episodes.setdefault(name, []).append({"success": value, "turns": moves, "regret": 1 - value})
+        for name in ("with itself", "trained with all four, with each"):
+            other = f"{name.removesuffix(', with each')}, minus with another"
+            found.setdefault(other, []).append(float(rows[name][0] - rows["with another"][0]))
     table = []
     for name, values in found.items():
         cell = mean(np.array(values))
         table.append([name, f"{cell.value:.2f} [{cell.interval.low:.2f}, {cell.interval.high:.2f}]"])
-    print(json.dumps({"columns": ["player", "mean return"], "table": table}, indent=1))
+    held_out = [episode_row(name, own) for name, own in episodes.items()]
+    print(json.dumps({"columns": ["player", "mean return"], "table": table, "episodes": held_out}, indent=1))
 
 
 if __name__ == "__main__":

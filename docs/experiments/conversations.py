@@ -7,7 +7,8 @@ are four rounds of iSFT without the term of the language: lambda of the length 0
 gate for mute conversations. The next has the term of the language. Then four rounds of DPO: on turns of a tree
 (iDPO), and on the best and the worst whole conversation of a task, with as many conversations. Then 200 other
 questions are talked about at temperature 1: how many are right, tokens of a conversation, how many are mute, turns,
-and the mean NLL of the worst turn under the model after the warm-up.
+and the mean NLL of the worst turn under the model after the warm-up. ``episodes`` has the same conversations; regret is
+what the answers miss of 1.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from episodes import episode_row
 
 from posttrain import run
 from posttrain.components.filters.best_and_worst import BestAndWorst
@@ -136,7 +138,11 @@ def table(found: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
     """The rows of all seeds as a table."""
     columns = list(found[0]["warm-up"])
     rows = [[name, *(cell([seed[name][key] for seed in found]) for key in columns)] for name in found[0]]
-    return {"columns": ["arm", *columns], "table": rows}
+    episodes = [
+        episode_row(name, [{**s[name], "success": s[name]["right"], "regret": 1 - s[name]["right"]} for s in found])
+        for name in found[0]
+    ]
+    return {"columns": ["arm", *columns], "table": rows, "episodes": episodes}
 
 
 def main() -> None:
