@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import socket
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -129,6 +130,36 @@ def test_why_a_ray_was_not_joined_is_one_sentence(
     with pytest.raises(UserError, match=message) as found:
         join(address, {})
     assert "\n" not in str(found.value)
+
+
+def test_nobody_else_comes_to_the_token_while_ray_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray lets all users write to the folder of its files."""
+    ray = pytest.importorskip("ray")
+    from posttrain.cluster import _opened
+
+    calls = list[Path]()
+
+    def init(**options: Any) -> None:
+        calls.append(Path(options["_temp_dir"]))
+        calls[-1].mkdir(exist_ok=True)
+        calls[-1].chmod(0o777)
+        token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+        modes = [stat.S_IMODE(path.stat().st_mode) for path in (token, token.parent)]
+        assert modes == [0o600, 0o700] and token.parent == folder
+        assert calls[-1].parent == folder, "a folder that others cannot enter"
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    monkeypatch.setattr(_opened, "_read_environment_anew", lambda: None)
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o700)
+    settings: Any = Ray()
+    restore = _opened._environment(settings, folder)
+    try:
+        with _opened._joined(settings, folder):
+            assert len(calls) == 1
+    finally:
+        restore()
 
 
 def test_a_ray_that_is_not_there_in_time_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,9 +195,9 @@ def _joined(settings: Settings, folder: Path) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    options: dict[str, Any] = {"num_cpus": settings.processes, "include_dashboard": False, "_temp_dir": str(folder)}
-    _start({**options, "object_store_memory": settings.store_mb << 20, **quiet}, folder)
-    folder.chmod(0o700)  # Ray lets every user write to it, and so replace the token
+    # Ray lets every user write to its folder; nobody else comes to that one, which is inside the run's own
+    options: dict[str, Any] = {"num_cpus": settings.processes, "_temp_dir": str(folder / "ray")}
+    _start({**options, "include_dashboard": False, "object_store_memory": settings.store_mb << 20, **quiet}, folder)
     try:
         yield
     finally:
