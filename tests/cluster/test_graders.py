@@ -23,7 +23,7 @@ from posttrain.policies.folder import new_folder
 from posttrain.runs.context import RunContext
 from posttrain.sandbox import Job, Limits, Pool, Result, find_tier, pool, python_job
 from posttrain.sandbox.tiers import TIERS
-from tests.cluster.test_ray import on, run, scored, small
+from tests.cluster.running import on, run, scored, small
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 TIER = find_tier().tier

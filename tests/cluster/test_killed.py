@@ -9,7 +9,7 @@ import pytest
 
 from posttrain.cluster._processes import marked
 from posttrain.policies.folder import new_folder
-from tests.cluster.test_ray import SCORE, needs_ray, outcome
+from tests.cluster.running import SCORE, needs_ray, outcome
 from tests.runs.processes import command, finish, steps_done
 
 

@@ -24,7 +24,7 @@ from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
 from posttrain.policies.folder import new_folder
 from posttrain.runs.context import RunContext
-from tests.cluster.test_ray import on, run, scored, small
+from tests.cluster.running import on, run, scored, small
 
 pytestmark = [
     pytest.mark.slow,

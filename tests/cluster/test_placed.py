@@ -33,7 +33,7 @@ from posttrain.runs import profiling
 from posttrain.runs.launch import resume, start
 from posttrain.runs.live import LiveView
 from posttrain.runs.store import RunStore
-from tests.cluster.test_ray import on, outcome, run, scored, small
+from tests.cluster.running import on, outcome, run, scored, small
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")
 CALLS = {

@@ -27,7 +27,7 @@ from posttrain.policies.folder import new_folder
 from posttrain.runs.launch import start
 from posttrain.runs.live import LiveView
 from posttrain.runs.replaying import different_files, replay
-from tests.cluster.test_ray import SCORE, on, run, scored, small
+from tests.cluster.running import SCORE, on, run, scored, small
 from tests.runs.processes import GO, command, steps_done, wait
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed")

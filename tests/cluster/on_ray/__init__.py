@@ -1,0 +1,1 @@
+"""Tests that have one Ray in common, which takes seconds to start."""
