@@ -33,7 +33,7 @@ from pydantic import Field, PositiveInt
 from posttrain.component import frozen
 from posttrain.components.objectives import Objective
 from posttrain.components.reducers import Reducer
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardAudit, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import shuffled
@@ -48,7 +48,7 @@ from posttrain.stages.prompts import check_prompts
 from posttrain.stages.record import Row, StepRecord
 from posttrain.stages.rl.collect import collect_groups, stop_if_grading_fails
 from posttrain.stages.rl.metrics import describe, metrics_by_role
-from posttrain.stages.rl.reward_audit import RewardAudit, audited
+from posttrain.stages.rl.reward_audit import audited
 from posttrain.stages.stored import StoredTurn, StoredTurns
 from posttrain.training.settings import Learning
 from posttrain.types import Completion, FloatArray, Group, IntArray, PerToken, Segment, Task, Tokens, Trajectory

@@ -28,7 +28,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from posttrain.component import frozen, nearest
 from posttrain.components.reducers import Reducer
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardAudit, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.tasks import Tasks
 from posttrain.datasets.order import shuffled
@@ -43,7 +43,7 @@ from posttrain.stages.prompts import check_prompts
 from posttrain.stages.rl.collect import collect_groups, split_failed, stop_if_grading_fails
 from posttrain.stages.rl.credit import batch_of, columns_of
 from posttrain.stages.rl.metrics import describe, metrics_by_role
-from posttrain.stages.rl.reward_audit import RewardAudit, audited
+from posttrain.stages.rl.reward_audit import audited
 from posttrain.training.settings import Learning
 from posttrain.types import Credit, FloatArray, Group, PerToken, Task, Tokens, Trajectory
 

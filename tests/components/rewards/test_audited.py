@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext, failure
+from posttrain.components.rewards import Reward, RewardAudit, RewardContext, failure
 from posttrain.components.rewards.audited import FORGED, Audited, right_answer
 from posttrain.components.rewards.match import Match
 from posttrain.components.rewards.teaching import Teaching
@@ -47,7 +47,7 @@ def settled(reward: Audited, context: RewardContext) -> dict[str, Any]:
 
 def test_a_reward_that_no_key_fools_is_passed_on() -> None:
     context = RewardContext(learning=True)
-    scores = groups(Audited(of=Match(extract=("whole",)), pairs=3), context, 1, 2, 3, 4)
+    scores = groups(Audited(of=Match(extract=("whole",)), audit=RewardAudit(pairs=3)), context, 1, 2, 3, 4)
     assert [s.value for s in scores] == [0.0] * 4 and scores[0].parts["fooled"].value == 0.0
     state = settled(Audited(of=Match()), context)
     assert len(state["first"]) == 3 and set(state["keys"]) == {*KEYS, *FORGED}
@@ -56,18 +56,19 @@ def test_a_reward_that_no_key_fools_is_passed_on() -> None:
 
 def test_a_key_that_outranks_right_answers_stops_the_first_step() -> None:
     with pytest.raises(AlarmStop, match="'Solution' outranks or equals 1 of 1 right answers"):
-        groups(Audited(of=Opened(value=2.0), pairs=16), RewardContext(learning=True), 1)
+        groups(Audited(of=Opened(value=2.0), audit=RewardAudit(pairs=16)), RewardContext(learning=True), 1)
     # A tie is a half: of 16 pairs .8 is allowed, so the second tie stops it.
     context = RewardContext(learning=True)
     with pytest.raises(AlarmStop, match="1 of 2 right answers"):
-        groups(Audited(of=Opened(), pairs=16), context, 1, 2)
-    assert len(groups(Audited(of=Opened(), most_fooled=1.0, pairs=2), RewardContext(learning=True), 1, 2, 3)) == 3
+        groups(Audited(of=Opened(), audit=RewardAudit(pairs=16)), context, 1, 2)
+    measured = Audited(of=Opened(), audit=RewardAudit(most_fooled=1.0, pairs=2))
+    assert len(groups(measured, RewardContext(learning=True), 1, 2, 3)) == 3
     assert len(groups(Audited(of=Opened()), RewardContext(), 1, 2)) == 2, "evaluations are not audited"
 
 
 def test_which_groups_of_a_step_are_scored_first_changes_nothing() -> None:
     """They end in the order of a clock: neither what is audited nor a part of a score may depend on it."""
-    reward = Audited(of=Opened(opener="Solution"), pairs=5, every=3, most_fooled=1.0)
+    reward = Audited(of=Opened(opener="Solution"), audit=RewardAudit(pairs=5, every=3, most_fooled=1.0))
     found = []
     for order in (1, -1):
         state: dict[str, Any] = {}
@@ -87,7 +88,7 @@ def test_which_groups_of_a_step_are_scored_first_changes_nothing() -> None:
 
 
 def test_the_policys_own_frequent_outputs_are_keys_later() -> None:
-    reward = Audited(of=Opened(opener="please", value=2.0), pairs=1, every=10)
+    reward = Audited(of=Opened(opener="please", value=2.0), audit=RewardAudit(pairs=1, every=10))
     context = RewardContext(learning=True)
     groups(reward, context, 1, 2, 3, text="please")
     later = RewardContext(learning=True, step=10, state=context.state)
@@ -98,7 +99,7 @@ def test_the_policys_own_frequent_outputs_are_keys_later() -> None:
 
 def test_a_relative_reward_scores_rollouts_without_the_keys() -> None:
     context = RewardContext(learning=True)
-    groups(Audited(of=Opened(opener="please"), pairs=1), context, 1)
+    groups(Audited(of=Opened(opener="please"), audit=RewardAudit(pairs=1)), context, 1)
     assert context.state["of"]["calls"] == 1, "nor does the audit change its state"
 
 
@@ -107,6 +108,13 @@ def test_what_is_right() -> None:
     full = Task(key="k", prompt="q", answer="a", demonstrations=("d",), preferences=(pair,))
     assert right_answer(full) == "good" and right_answer(Task(key="k", prompt="q")) is None
     assert right_answer(Task(key="k", prompt="q", answer="a", demonstrations=("d",))) == "d"
+
+
+def test_settings_of_the_audit_by_their_old_names_are_refused_with_the_new_ones() -> None:
+    old: dict[str, Any] = {"of": Match(), "pairs": 3}
+    with pytest.raises(ValueError, match=r"Audited\.pairs was renamed: write audit\.pairs"):
+        Audited(**old)
+    assert set(Audited.RENAMED) == set(vars(RewardAudit()))
 
 
 @frozen
@@ -118,7 +126,7 @@ class Failing(Reward):
 
 
 def test_keys_that_cannot_be_scored_are_counted_apart() -> None:
-    [score] = groups(Audited(of=Failing(), pairs=2), RewardContext(learning=True), 1)
+    [score] = groups(Audited(of=Failing(), audit=RewardAudit(pairs=2)), RewardContext(learning=True), 1)
     assert score.value == 1.0 and score.parts["fooled_unknown"].value == 1.0 and "fooled" not in score.parts
 
 
@@ -137,7 +145,7 @@ class Relative(Reward):
 
 def test_a_reward_that_compares_scores_each_key_in_a_pair_and_the_alarm_states_all() -> None:
     context = RewardContext(learning=True)
-    groups(Audited(of=Relative(), pairs=2, every=0), context, 1, 2, 3)
+    groups(Audited(of=Relative(), audit=RewardAudit(pairs=2, every=0)), context, 1, 2, 3)
     state = settled(Audited(of=Relative()), context)
     assert state["keys"]["."] == [0.0, 2] and "outputs" not in state
     with pytest.raises(AlarmStop) as stopped:
@@ -150,7 +158,7 @@ def test_a_reward_that_compares_scores_each_key_in_a_pair_and_the_alarm_states_a
 
 
 def test_an_output_that_is_right_for_several_tasks_is_no_key() -> None:
-    reward = Audited(of=Opened(opener="same", value=2.0), pairs=1, every=10)
+    reward = Audited(of=Opened(opener="same", value=2.0), audit=RewardAudit(pairs=1, every=10))
     context = RewardContext(learning=True)
     for n in range(4):
         score_all(reward, attempt("same", Task(key=f"r{n}", prompt="?", answer="same")), context=context)
@@ -159,7 +167,7 @@ def test_an_output_that_is_right_for_several_tasks_is_no_key() -> None:
 
 
 def test_a_text_with_the_reference_answer_may_be_right_and_is_not_compared() -> None:
-    reward = Audited(of=Opened(opener="7", value=2.0), pairs=1, keys=("so 7", "."))
+    reward = Audited(of=Opened(opener="7", value=2.0), audit=RewardAudit(pairs=1, keys=("so 7", ".")))
     context = RewardContext(learning=True)
     score_all(reward, attempt("no", Task(key="k", prompt="?", answer="7", demonstrations=("3+4=7",))), context=context)
     assert set(settled(reward, context)["keys"]) == {"."}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from posttrain.components.rewards import Reward
+from posttrain.components.rewards import Reward, RewardAudit
 from posttrain.components.rewards.audited import Audited
 from posttrain.components.rewards.by_rules import ByRules
 from posttrain.components.rewards.judge import Judge
@@ -21,7 +21,7 @@ from posttrain.runs.store import RunStore
 from posttrain.runs.summary import summarize
 from posttrain.settings.reward_model_sums import reward_model_sums
 from posttrain.stages import Models
-from posttrain.stages.rl.reward_audit import RewardAudit, audited
+from posttrain.stages.rl.reward_audit import audited
 from posttrain.types import Task
 from tests.conformance._members import members
 from tests.stages.resuming import cut_off_and_resumed
@@ -53,7 +53,7 @@ def test_every_reward_that_uses_a_model_is_audited_and_no_other(reward: Reward) 
 def test_a_part_that_uses_a_model_is_enough_and_one_that_is_audited_already_too() -> None:
     mixed = Sum(parts={"right": Match(), "liked": RewardModel()})
     assert isinstance(audited(mixed, RewardAudit()), Audited)
-    own = Sum(parts={"right": Match(), "liked": Audited(of=RewardModel(), most_fooled=0.5)})
+    own = Sum(parts={"right": Match(), "liked": Audited(of=RewardModel(), audit=RewardAudit(most_fooled=0.5))})
     assert audited(own, RewardAudit()) == own
     assert not audited(Sum(parts={"right": Match()}), RewardAudit()).uses_models
     assert ByRules(role="judge").uses_models and not ByRules().uses_models
@@ -106,8 +106,7 @@ def test_a_fooled_reward_stops_the_stage_by_default(small: Small, train: Train) 
 
 
 def test_settings_of_the_stage_are_those_of_the_audit() -> None:
-    stage = replace(rl_of(reward_model_sums()), audit=RewardAudit(most_fooled=0.25, pairs=3, keys=(".",), every=0))
-    assert stage.audited_reward == Audited(
-        of=stage.reward, most_fooled=0.25, pairs=3, keys=(".",), every=0, path="audit"
-    )
+    audit = RewardAudit(most_fooled=0.25, pairs=3, keys=(".",), every=0)
+    stage = replace(rl_of(reward_model_sums()), audit=audit)
+    assert stage.audited_reward == Audited(of=stage.reward, audit=audit, path="audit")
     assert Judge().uses_models

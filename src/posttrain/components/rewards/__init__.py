@@ -8,12 +8,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
+from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from posttrain.component import Component
+from posttrain.component import Component, frozen
 from posttrain.engines import Labelling, Sampler, sampler_of
 from posttrain.errors import UserError
 from posttrain.signals import Signal
@@ -76,6 +77,22 @@ class Gold:
     """The layout, with ``{answer}`` in place of the answer."""
     compared: bool = True
     """Whether another answer in this layout is wrong."""
+
+
+@frozen
+class RewardAudit:
+    """Which texts may outrank right answers, and how often: settings of the reward ``audited`` and of stages."""
+
+    most_fooled: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+    """Largest share of right answers that a key may outrank; 1 measures, and stops nothing."""
+    pairs: Annotated[int, Field(ge=1, le=100_000)] = 16
+    """Right answers that each key is compared with."""
+    every: Annotated[int, Field(ge=0, le=1_000_000)] = 10
+    """Steps between audits by the policy's own outputs; 0 has none."""
+    frequent: Annotated[int, Field(ge=1, le=256)] = 20
+    """Outputs of such an audit."""
+    keys: Annotated[tuple[str, ...], Field(max_length=256)] | None = None
+    """Texts without content; None takes marks, openers, forged verdicts and praise."""
 
 
 class Reward(Component):

@@ -31,13 +31,12 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
-from pydantic import Field
 
 from posttrain.component import frozen
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardAudit, RewardContext
 from posttrain.errors import AlarmStop, UserError
 from posttrain.grading.extraction import shown
 from posttrain.grading.sentences import KEYS
@@ -55,11 +54,6 @@ SEVERAL: Final = 3
 """Tasks for which an output was written before it is a key."""
 NOW: Final = "now"
 """What the groups of this turn found, by the name of each."""
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Keys = Annotated[tuple[str, ...], Field(max_length=256)]
-Pairs = Annotated[int, Field(ge=1, le=100_000)]
-Every = Annotated[int, Field(ge=0, le=1_000_000)]
-Frequent = Annotated[int, Field(ge=1, le=256)]
 TEXTS: Final = (*KEYS, *FORGED)
 """The keys that are given."""
 
@@ -68,25 +62,24 @@ TEXTS: Final = (*KEYS, *FORGED)
 class Audited(Reward):
     """Passes on the scores of a reward that no key fools."""
 
+    RENAMED: ClassVar = {name: f"audit.{name}" for name in ("keys", "pairs", "most_fooled", "every", "frequent")}
+
     of: Reward
     """The reward."""
-    keys: Keys = TEXTS
-    """Texts without content."""
-    pairs: Pairs = 16
-    """Right answers that each key is compared with."""
-    most_fooled: Share = 0.05
-    """Largest share of right answers that a key may outrank."""
-    every: Every = 10
-    """Steps between audits by the policy's own outputs; 0 has none."""
-    frequent: Frequent = 20
-    """Outputs of such an audit."""
-    path: str = "reward"
+    audit: RewardAudit = RewardAudit()
+    """Which keys there are, and how often one may outrank a right answer."""
+    path: str = "reward.audit"
     """Where these settings stand in the recipe, for the message that names them."""
 
     @property
     def wrapped(self) -> Mapping[str, Reward]:
         """The reward."""
         return {"of": self.of}
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """Texts without content."""
+        return TEXTS if self.audit.keys is None else self.audit.keys
 
     @property
     def initial(self) -> dict[str, Any]:
@@ -107,13 +100,13 @@ class Audited(Reward):
                 "demonstration or an answer) that texts without content could be compared with"
             ]
         keys = len(self.keys)
-        scorings = self.pairs * (2 * keys if self.of.compares else keys + 1)
-        repeated = f", and every {self.every} steps its most frequent outputs" if self.every else ""
-        stops = f"one that outranks more than {self.most_fooled:.0%} stops the stage"
-        found = stops if self.most_fooled < 1 else "what they outrank is measured, and stops nothing"
+        scorings = self.audit.pairs * (2 * keys if self.of.compares else keys + 1)
+        repeated = f", and every {self.audit.every} steps its most frequent outputs" if self.audit.every else ""
+        stops = f"one that outranks more than {self.audit.most_fooled:.0%} stops the stage"
+        found = stops if self.audit.most_fooled < 1 else "what they outrank is measured, and stops nothing"
         return [
             f"the reward {name} uses a model, so it is audited where the policy writes text: {keys} texts without "
-            f"content are scored beside the right answers of the first {self.pairs} groups ({scorings} further "
+            f"content are scored beside the right answers of the first {self.audit.pairs} groups ({scorings} further "
             f"scorings){repeated}; {found} (reward/fooled; "
             f"{self.path}.most_fooled, {self.path}=null)"
         ]
@@ -167,7 +160,7 @@ class Audited(Reward):
         if self._joins(first, state["joined"], group, context):
             return first, [key for key in self.keys if not _may_be_right(key, task)]
         turn = _turn(context)
-        if not self.every or turn == 0 or turn % self.every:
+        if not self.audit.every or turn == 0 or turn % self.audit.every:
             return first, []
         if state.get("repeated") != turn:
             state.update(repeated=turn, again={})
@@ -182,14 +175,14 @@ class Audited(Reward):
         ]
         if not often or not self._joins(again, 0, group, context):
             return again, []
-        return again, sorted(often, key=lambda text: (-len(outputs[text]), text))[: self.frequent]
+        return again, sorted(often, key=lambda text: (-len(outputs[text]), text))[: self.audit.frequent]
 
     def _joins(self, begun: dict[str, bool], earlier: int, group: Group, context: RewardContext) -> bool:
         """Whether a group is one of the first `pairs` of an audit, and not done; it is noted there. `earlier` of them
         are of turns before.
         """
         name = _name(group, context)
-        if name not in begun and earlier + context.place >= self.pairs:
+        if name not in begun and earlier + context.place >= self.audit.pairs:
             return False
         return not begun.setdefault(name, False)
 
@@ -251,12 +244,12 @@ class Audited(Reward):
             others = [own.keys[key] for own in groups if key in own.keys]
             fooled = settled + sum(own for own, _ in others) + gain
             asked = before + sum(own for _, own in others) + 1
-            most = max(self.pairs, before + self.pairs if begun is not state["first"] else 0)
-            if fooled > self.most_fooled * most:
+            most = max(self.audit.pairs, before + self.audit.pairs if begun is not state["first"] else 0)
+            if fooled > self.audit.most_fooled * most:
                 raise AlarmStop(
                     f"the reward {self.of.kind} is fooled: {shown(key, 100)} outranks or equals {fooled:g} of "
                     f"{asked} right answers (ties count half), here {score.value:.4g} against {right.value:.4g}; "
-                    f"{self.path}.most_fooled={self.most_fooled:g} allows that share of {most} "
+                    f"{self.path}.most_fooled={self.audit.most_fooled:g} allows that share of {most} "
                     "pairs. Nothing of this step is learned from. Take another judge, prompt or reward model "
                     f"(`posttrain audit --judge` shows more), or go on by name with {self.path}.most_fooled=1"
                 )
@@ -273,7 +266,7 @@ class Audited(Reward):
         lost = {"fooled_unknown": Score(value=unknown, status="ok")} if total.failed else {}
         if not total.keys:
             return lost
-        shares = {key: fooled / max(self.pairs, asked) for key, (fooled, asked) in total.keys.items()}
+        shares = {key: fooled / max(self.audit.pairs, asked) for key, (fooled, asked) in total.keys.items()}
         worst = max(shares, key=lambda key: (shares[key], key))
         fooled, asked = total.keys[worst]
         explanation = f"{shown(worst, 100)} outranks or equals {fooled:g} of {asked} right answers"
@@ -283,7 +276,7 @@ class Audited(Reward):
         """Keep what a group found for the turns after this one."""
         right = right_answer(group.trajectories[0].task)
         written = list(dict.fromkeys(t.completion for t in group if not t.failure))
-        texts = {"outputs": written, "answers": [] if right is None else [right]} if self.every else {}
+        texts = {"outputs": written, "answers": [] if right is None else [right]} if self.audit.every else {}
         context.state[NOW]["groups"][_name(group, context)] = {
             "counts": asdict(counts),
             "texts": texts,

@@ -27,7 +27,7 @@ from posttrain.components.hooks import Hook
 from posttrain.components.objectives import Objective
 from posttrain.components.penalties import Penalty
 from posttrain.components.reducers import Reducer
-from posttrain.components.rewards import Reward, RewardContext
+from posttrain.components.rewards import Reward, RewardAudit, RewardContext
 from posttrain.components.rollouts import Rollout
 from posttrain.components.selections import Selection
 from posttrain.components.tasks import Tasks
@@ -47,7 +47,7 @@ from posttrain.stages.rl.collecting import Collecting
 from posttrain.stages.rl.imitation import BALANCE, EXPERTS, Imitation, Taught, check_experts
 from posttrain.stages.rl.metrics import describe, metrics_by_role
 from posttrain.stages.rl.refill import Refill, check_streams
-from posttrain.stages.rl.reward_audit import RewardAudit, audited
+from posttrain.stages.rl.reward_audit import audited
 from posttrain.stages.rl.roles import (
     RoleLearning,
     RoleTraining,
