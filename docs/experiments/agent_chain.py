@@ -4,7 +4,7 @@ Agents and critic are tables. The reward of a right guess is the guesser's. Comp
 same reward for both with a baseline each, and training of the guesser alone. With four tries, and an end at the first
 right guess, the released masks, which also cut the chain between the agents of an episode's first step, are compared
 with those of `chain_gae`. A step has 64 episodes, one after the other, and moves the logits by the mean advantage; in
-the first ten steps only the values are learnt.
+the first ten steps only the values are learnt. ``episodes`` has success, turns and regret after the last step.
 
     python docs/experiments/agent_chain.py
 """
@@ -14,6 +14,7 @@ import json
 from dataclasses import dataclass, field
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.advantages.chain_gae import ChainGAE
 from posttrain.signals import OLD_VALUE
@@ -113,7 +114,7 @@ ARMS = {
 
 
 def learnt(arm: str, seed: int, steps: int) -> list[float]:
-    """Success of the first try, and of all tries, after each quarter of the steps."""
+    """Success of the first try, and of all tries, after each quarter of the steps, and turns of both agents."""
     credit, trained, horizon = ARMS[arm]
     tables, found = Tables(np.random.default_rng(seed)), []
     for step in range(steps):
@@ -132,7 +133,7 @@ def learnt(arm: str, seed: int, steps: int) -> list[float]:
             new = [episode(tables, horizon)[1] for _ in range(500)]
             found.append(float(np.mean([own[1] for own in new])))
     new = [episode(tables, horizon)[1] for _ in range(1000)]
-    return [*found, float(np.mean([own[-1] for own in new]))]
+    return [*found, float(np.mean([own[-1] for own in new])), float(np.mean([len(own) for own in new]))]
 
 
 def main() -> None:
@@ -141,13 +142,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=200)
     given = parser.parse_args()
-    table = []
+    table, episodes = [], []
     for arm in ARMS:
         rows = [learnt(arm, seed, given.steps) for seed in range(given.seeds)]
-        cells = [mean(np.array(column)) for column in zip(*rows, strict=True)]
+        cells = [mean(np.array([row[place] for row in rows])) for place in range(5)]
+        own = [{"success": row[-2], "turns": row[-1], "regret": 1.0 - row[-2]} for row in rows]
+        episodes.append(episode_row(arm, own))
         table.append([arm, *(f"{c.value:.2f} [{c.interval.low:.2f}, {c.interval.high:.2f}]" for c in cells)])
     quarters = [f"first try, step {given.steps * i // 4}" for i in range(1, 5)]
-    print(json.dumps({"columns": ["credit", *quarters, "any try"], "table": table}, indent=1))
+    print(json.dumps({"columns": ["credit", *quarters, "any try"], "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

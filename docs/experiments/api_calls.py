@@ -3,7 +3,8 @@
 The table starts as after imitation of random calls with the shortest plan in a fifth of the cases. A turn is one token.
 8 tasks of 6 rollouts a step; the advantage, the filter, the objectives and the reducer are those of the package; Adam
 with a rate of 0.05; each step is learned from in several epochs of two minibatches. Measured is the share of 200
-sampled episodes of new tasks in which every check passes, after 10, 20 and 40 steps.
+sampled episodes of new tasks in which every check passes, after 10, 20 and 40 steps; ``episodes`` has turns, calls and
+regret of the last ones as well.
 
     python docs/experiments/api_calls.py
 """
@@ -16,10 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from episodes import episode_row
 
 from posttrain.components.advantages import Advantage
 from posttrain.components.advantages.group_mean import GroupMean
 from posttrain.components.advantages.pool_mean import PoolMean
+from posttrain.components.environments import Episode
 from posttrain.components.environments.shop import Shop
 from posttrain.components.filters.near_baseline import NearBaseline
 from posttrain.components.objectives import Objective
@@ -88,7 +91,10 @@ class Table:
                 break
         verdict = instance.verdict()
         score = Score(value=verdict.value, status="ok" if verdict.solved else "wrong")
-        return Trajectory(task=task, segments=tuple(segments), stop_reason="environment", score=score), rows
+        facts = (Episode(measures=instance.measures()),)
+        return Trajectory(
+            task=task, segments=tuple(segments), stop_reason="environment", score=score, facts=facts
+        ), rows
 
 
 def learn(arm: Arm, table: Table, optimizer: torch.optim.Optimizer, names: list[str]) -> None:
@@ -150,7 +156,8 @@ def trained(arm: Arm, seed: int) -> dict[str, float]:
             fresh = [asyncio.run(table.play(f"new {seed}/{i}"))[0] for i in range(FRESH)]
             found[f"success, step {step}"] = float(np.mean([t.solved for t in fresh]))
     found["turns"] = float(np.mean([t.num_trained for t in fresh]))
-    return found
+    measures = [episode.measures or {} for t in fresh if (episode := t.fact(Episode)) is not None]
+    return found | {name: float(np.mean([own[name] for own in measures])) for name in ("calls", "regret")}
 
 
 def cell(values: list[float]) -> str:
@@ -164,12 +171,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    table, columns = [], []
+    table, columns, episodes = [], list[str](), []
     for name, arm in ARMS.items():
         found = [trained(arm, seed) for seed in range(given.seeds)]
-        columns = list(found[0])
+        columns = [name for name in found[0] if name not in ("calls", "regret")]
         table.append([name, *(cell([one[key] for one in found]) for key in columns)])
-    print(json.dumps({"columns": ["arm", *columns], "table": table}, indent=1))
+        episodes.append(episode_row(name, [{**one, "success": one[f"success, step {STEPS}"]} for one in found]))
+    print(json.dumps({"columns": ["arm", *columns], "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

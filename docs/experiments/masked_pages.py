@@ -6,7 +6,7 @@ with what it has read, with the same and every town and job besides, or without 
 imitation of short answers, mostly without a search. A step has 8 rollouts of each of 4 tasks and moves the logits by
 the mean over turns of the advantage (less the group's mean, over its std) times (one-hot - p). Tasks, search and
 rewards are those of the package. Measured are 200 new questions after the last step: whether the answer is right, its
-words, and searches.
+words, and searches; ``episodes`` has turns and regret as well.
 
     python docs/experiments/masked_pages.py
 """
@@ -16,6 +16,7 @@ import json
 from dataclasses import dataclass, field
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.rewards.token_recall import alike, is_whole
 from posttrain.components.tasks.masked import Masked
@@ -98,7 +99,7 @@ def task_of(step: int, rng: np.random.Generator, masks: int, ordered: bool) -> T
 
 
 def learnt(measure: str, masks: int, ordered: bool, seed: int, steps: int = STEPS) -> list[float]:
-    """Share of right answers, words of an answer, and searches, on new questions."""
+    """Share of right answers, words of an answer, searches, and turns, on new questions."""
     table = Table(np.random.default_rng(seed))
     for step in range(steps):
         moves: dict[str, np.ndarray] = {}
@@ -120,7 +121,9 @@ def learnt(measure: str, masks: int, ordered: bool, seed: int, steps: int = STEP
         task = task_of(masks, table.rng, masks, ordered)
         own, text = rollout(table, task)
         given = text.partition("<answer>")[2].partition("</answer>")[0]
-        rows.append((alike(given, str(task.answer), "exact"), len(words(given)), sum(action < 3 for _, action in own)))
+        searches = sum(action < 3 for _, action in own)
+        right = alike(given, str(task.answer), "exact")
+        rows.append((right, len(words(given)), searches, len(own)))
     return [float(value) for value in np.mean(rows, axis=0)]
 
 
@@ -141,12 +144,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
-    table = []
+    table, episodes = [], []
     for name, (measure, masks, ordered, steps) in ARMS.items():
         rows = [learnt(measure, masks, ordered, seed, steps) for seed in range(given.seeds)]
-        cells = [mean(np.array(column)) for column in zip(*rows, strict=True)]
+        cells = [mean(np.array([row[place] for row in rows])) for place in range(3)]
+        own = [{"success": r[0], "calls": r[2], "turns": r[3], "regret": 1.0 - r[0]} for r in rows]
+        episodes.append(episode_row(name, own))
         table.append([name, *(f"{c.value:.2f} [{c.interval.low:.2f}, {c.interval.high:.2f}]" for c in cells)])
-    print(json.dumps({"columns": ["reward and tasks", "right", "words", "searches"], "table": table}, indent=1))
+    print(
+        json.dumps(
+            {"columns": ["reward and tasks", "right", "words", "searches"], "table": table, "episodes": episodes},
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":
