@@ -7,7 +7,8 @@ leads back to its page, four times at most, so that many successes have wrong li
 many rollouts of each site for every arm (32, where no other number is given): imitated successes (RFT), DPO on all
 pairs of a success and a failure, and DPO on the actions of a tree search (Agent Q). Rollouts, search and environment
 are those of the package; only the model is a table. Each arm has the best of three step sizes by its mean over rounds
-and seeds. Success of sampled links is exact: letters are equally likely.
+and seeds. Success of sampled links is exact: letters are equally likely. ``episodes`` has their success, turns and
+regret after the last round, as exact.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.environments import Episode
 from posttrain.components.environments.site import LETTERS, Site, right_link
@@ -50,16 +52,22 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return np.asarray(powers / powers.sum(-1, keepdims=True))
 
 
-def success(logits: np.ndarray, *, greedy: bool, spare: int = SPARE) -> float:
-    """Probability of a right link on each page with at most `spare` wrong ones, each of which leads back."""
-    p = softmax(logits)
-    p = (p == p.max(-1, keepdims=True)).astype(float) if greedy else p
-    wrong = np.eye(1, spare + 1)[0]  # distribution of the number of wrong links so far
+def ends(logits: np.ndarray) -> tuple[float, float]:
+    """Probability of a right link on each page with at most `SPARE` wrong ones, and expected links of a rollout.
+
+    A wrong link leads back to its page, one more than `SPARE` ends the rollout.
+    """
+    p, turns = softmax(logits), 0.0
+    wrong = np.eye(1, SPARE + 1)[0]  # distribution of the number of wrong links so far
     for page in range(PAGES):
         right = np.array([p[page, i, LETTERS.index(right_link(page, c))] for i, c in enumerate(LETTERS)])
-        here = np.array([np.mean(right * (1 - right) ** k) for k in range(spare + 1)])
-        wrong = np.convolve(wrong, here)[: spare + 1]
-    return float(wrong.sum())
+        # a link of this page is followed if all before it were wrong, and these are not too many
+        turns += sum(
+            chance * np.mean((1 - right) ** k) for done, chance in enumerate(wrong) for k in range(SPARE - done + 1)
+        )
+        here = np.array([np.mean(right * (1 - right) ** k) for k in range(SPARE + 1)])
+        wrong = np.convolve(wrong, here)[: SPARE + 1]
+    return float(wrong.sum()), float(turns)
 
 
 def place(text: str) -> tuple[int, int]:
@@ -183,9 +191,9 @@ def updated(arm: Arm, logits: np.ndarray, pairs: Sequence[Sequence[tuple[Any, An
     return logits
 
 
-def learnt(arm: Arm, rate: float, seed: int) -> list[float]:
-    """Success after each round, of sampled links."""
-    logits, found = started(), list[float]()
+def learnt(arm: Arm, rate: float, seed: int) -> list[tuple[float, float]]:
+    """Success and turns after each round, of sampled links."""
+    logits, found = started(), list[tuple[float, float]]()
     turns = Turns(
         environment=Site(pages=PAGES, spare=SPARE),
         n=arm.search.iterations,
@@ -214,7 +222,7 @@ def learnt(arm: Arm, rate: float, seed: int) -> list[float]:
             return groups
 
         logits = updated(arm, logits, pairs_of(arm, asyncio.run(sampled())), rate)
-        found.append(success(logits, greedy=False))
+        found.append(ends(logits))
     return found
 
 
@@ -239,23 +247,31 @@ def cell(values: Sequence[float]) -> str:
     return f"{found.value:.2f} [{found.interval.low:.2f}, {found.interval.high:.2f}]"
 
 
+def held_out(name: str, seeds: Sequence[Sequence[float]]) -> list[str]:
+    """The line of an arm in the table of episodes."""
+    return episode_row(name, [{"success": own, "turns": turns, "regret": 1.0 - own} for own, turns in seeds])
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--arm", type=int, default=None, help="number of one arm")
     given = parser.parse_args()
-    before = f"{success(started(), greedy=False):.2f}"
-    table = [["before", *[before] * len(SHOWN), ""]]
+    before = ends(started())
+    table = [["before", *[f"{before[0]:.2f}"] * len(SHOWN), ""]]
+    episodes = [held_out("before", [before] * given.seeds)]
     for number, (name, arm) in enumerate(arms().items()):
         if given.arm not in (None, number):
             continue
-        tried = {rate: np.array([learnt(arm, rate, seed) for seed in range(given.seeds)]) for rate in arm.rates}
+        both = {rate: np.array([learnt(arm, rate, seed) for seed in range(given.seeds)]) for rate in arm.rates}
+        tried = {rate: own[:, :, 0] for rate, own in both.items()}
         rate = max(tried, key=lambda r: float(tried[r].mean()))
         table.append([name, *(cell(tried[rate][:, shown - 1].tolist()) for shown in SHOWN), f"{rate:g}"])
+        episodes.append(held_out(name, both[rate][:, -1].tolist()))
         print(name, {r: tried[r].mean(0).round(2).tolist() for r in tried}, file=sys.stderr)
     columns = ["arm", *(f"after {shown} rounds" for shown in SHOWN), "step size"]
-    print(json.dumps({"columns": columns, "table": table}, indent=1))
+    print(json.dumps({"columns": columns, "table": table, "episodes": episodes}, indent=1))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ A ring of six rooms with three cells each, two of them full of random colours un
 16 turns. The table's state is what is seen, the cell within the room, the likeliest word so far, and the half of the
 round. Density, rounds and rewards are those of `rollouts/surprise`, advantages those of GAE with a table of values.
 One role for the whole episode is rewarded at each turn: for surprise (explore alone) or for its opposite (control
-alone). Rooms are counted over the last 200 of the episodes.
+alone). Rooms are counted over the last 200 of the episodes; ``episodes`` has their turns and regret.
 
     python docs/experiments/surprise_rooms.py
 """
@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from episodes import episode_row
 
 from posttrain.components.environments.rooms import ACTIONS, Rooms
 from posttrain.components.rollouts._surprise import GREATEST, Density, turn_of
@@ -109,8 +110,8 @@ def episode(roles: dict[str, Role], arm: dict[str, Any], rules: Rooms, name: str
     return dict(ring.measures())
 
 
-def visited(arm: dict[str, Any], seed: int, episodes: int) -> list[float]:
-    """Mean rooms visited, and rooms left with light, in the last 200 episodes."""
+def visited(arm: dict[str, Any], seed: int, episodes: int) -> dict[str, float]:
+    """Mean rooms visited, rooms left with light, and regret, in the last 200 episodes."""
     rng, rules = Random(seed), Rooms(horizon=ROUNDS * LENGTH)
     roles, found = {"explore": Role(), "control": Role()}, []
     for number in range(episodes):
@@ -119,7 +120,7 @@ def visited(arm: dict[str, Any], seed: int, episodes: int) -> list[float]:
             for role in roles.values():
                 if role.pending:
                     role.learn()
-    return [float(np.mean([own[name] for own in found[-200:]])) for name in ("rooms", "lit")]
+    return {name: float(np.mean([own[name] for own in found[-200:]])) for name in ("rooms", "lit", "regret")}
 
 
 def main() -> None:
@@ -128,12 +129,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--episodes", type=int, default=1600)
     given = parser.parse_args()
-    table = []
+    table, episodes = [], []
     for name, arm in ARMS.items():
         rows = [visited(arm, seed, given.episodes if arm["aim"] != "none" else 200) for seed in range(given.seeds)]
-        cells = [mean(np.array(column)) for column in zip(*rows, strict=True)]
+        cells = [mean(np.array([own[key] for own in rows])) for key in ("rooms", "lit")]
+        turns = float(ROUNDS * LENGTH)
+        episodes.append(episode_row(name, [{"turns": turns, "regret": own["regret"]} for own in rows]))
         table.append([name, *(f"{c.value:.2f} [{c.interval.low:.2f}, {c.interval.high:.2f}]" for c in cells)])
-    print(json.dumps({"columns": ["player", "rooms visited", "rooms left with light"], "table": table}, indent=1))
+    print(
+        json.dumps(
+            {"columns": ["player", "rooms visited", "rooms left with light"], "table": table, "episodes": episodes},
+            indent=1,
+        )
+    )
 
 
 if __name__ == "__main__":
