@@ -1,6 +1,6 @@
 """The branches of the survey of optimization of agents on one environment, with as many episodes each.
 
-    python docs/experiments/agent_branches.py --seeds 5
+    python docs/experiments/agent_branches.py --seeds 5                        # --arms raft gigpo: these alone
 
 A ball is in one of six boxes; half of the prompts state which. An episode has two turns. All arms of a seed start from
 one imitation, which is right half of the time where the box is stated and avoids the boxes that notes name, and have
@@ -202,6 +202,7 @@ def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--arms", nargs="*", help="words in the names of branches; all without it")
     parser.add_argument("--out", type=Path, default=Path("runs"))
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -215,6 +216,8 @@ def main() -> None:
         first = trained(warm(), seed)
         own = {"none: notes alone (experience)": measured(first, seed)}
         for name, recipe in arms(given.out).items():
+            if given.arms is not None and not any(word in name for word in given.arms):
+                continue
             own[name] = measured(trained(after(recipe, str(first / "model")), seed), seed)
         for name, (values, first_of) in own.items():
             found.setdefault(name, []).append(values)

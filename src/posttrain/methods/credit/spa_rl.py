@@ -10,8 +10,8 @@ Differs: the authors make one epoch of PPO over the rollouts that the estimator 
 ones. PPO's constants and alpha are not in the release. In the corridor success ends a rollout early, so that a beta
 above 0 would reward not arriving; it is 0.
 
-Measured here: success rate during PPO, 15 steps, five seeds: 58.3 % against 74.7 % with the score at the end, -16.4
-points [-47.2, +14.5], lower in every seed. Four seeds are 2 to 8 points lower. In the fifth the initial policy solves
+Measured here: success rate during PPO, 15 steps, five seeds: 57.4 % against 74.7 % with the score at the end, -17.3
+points [-55.6, +21.1], lower in every seed. Four seeds are 2 to 13 points lower. In the fifth the initial policy solves
 too little for the estimator to learn more than a mean: every turn gets the same reward, and rollouts only get longer.
 The same happens in two of five seeds after 512 rollouts instead of 2,560, and in all with beta 0.5
 (docs/experiments.md).
