@@ -5,15 +5,20 @@ from collections.abc import Iterator
 
 import pytest
 
+from posttrain.runs import garbage
 from posttrain.runs.garbage import USUAL, WHILE_STARTING, as_usual, rarely_collected
 
 
 @pytest.fixture(autouse=True)
-def nothing_set_aside() -> Iterator[None]:
+def nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(garbage, "_frozen_by", "nobody")
+    before = gc.get_freeze_count()
     gc.unfreeze()
     yield
     gc.unfreeze()
     gc.set_threshold(*USUAL)
+    if before:  # or all later collections would visit all tests
+        gc.freeze()
 
 
 @pytest.mark.slow
@@ -52,3 +57,28 @@ def test_a_program_that_calls_a_run_keeps_its_own_ways() -> None:
     as_usual()
     assert gc.get_threshold() == (123, 4, 5)
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.slow
+def test_a_run_inside_of_another_leaves_it_to_that_one() -> None:
+    with rarely_collected():
+        as_usual()
+        with rarely_collected():
+            as_usual()
+        assert gc.get_freeze_count() > 10_000
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_a_program_has_set_aside_stays_so_and_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, counted = gc.get_freeze_count, list[int]()
+
+    def counting() -> int:
+        counted.append(count())
+        return counted[-1]
+
+    monkeypatch.setattr(gc, "get_freeze_count", counting)
+    gc.freeze()
+    for _ in range(3):
+        with rarely_collected():
+            as_usual()
+    assert len(counted) == 1 < counted[0] <= count()

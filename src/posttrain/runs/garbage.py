@@ -8,17 +8,22 @@ steps of a run.
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Literal
 
 WHILE_STARTING: Final = (100_000, 50, 100)
 """Python's thresholds, while there is little but imports."""
 USUAL: Final = gc.get_threshold()
+_frozen_by: Literal["nobody", "a run", "others"] = "nobody"
+"""Who froze objects, as far as is known. What others froze is counted one by one, and so only once."""
 
 
 @contextmanager
 def rarely_collected() -> Iterator[None]:
     """Collect rarely until the work begins (`as_usual`) or the context ends, which unfreezes all objects."""
-    own = gc.get_freeze_count() == 0
+    global _frozen_by
+    own = _frozen_by == "nobody" and gc.get_freeze_count() == 0
+    if _frozen_by == "nobody" and not own:
+        _frozen_by = "others"
     gc.set_threshold(*WHILE_STARTING)
     try:
         yield
@@ -26,6 +31,7 @@ def rarely_collected() -> Iterator[None]:
         gc.set_threshold(*USUAL)
         if own:
             gc.unfreeze()
+            _frozen_by = "nobody"
 
 
 def as_usual() -> None:
@@ -34,8 +40,10 @@ def as_usual() -> None:
     Only the first time within `rarely_collected`: objects frozen by a later call, or in a user's program, could become
     garbage.
     """
+    global _frozen_by
     if gc.get_threshold() != WHILE_STARTING:
         return
     gc.set_threshold(*USUAL)
     gc.collect()
     gc.freeze()
+    _frozen_by = "others" if _frozen_by == "others" else "a run"
