@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
+from posttrain.components.environments import Environment
 from posttrain.components.rollouts import Rollout
 from posttrain.engines import Sampling
 from posttrain.signals import Signal
@@ -249,3 +250,10 @@ def test_hidden_facts_are_read_by_no_other(rollout: Rollout, monkeypatch: pytest
     if shown:
         shown_in = [s for g in collect(rollout, HIDDEN) for t in g for s in t.segments]
         assert not [s for s in shown_in if "qz-answer" in s.text.lower()], "none of it is in what is learned from"
+
+
+@every_member
+def test_an_environment_is_the_field_of_that_name(rollout: Rollout) -> None:
+    """Prompts of tasks may be empty there."""
+    found = [part.name for part in fields(rollout) if isinstance(getattr(rollout, part.name), Environment)]
+    assert found == (["environment"] if rollout.in_environment else [])

@@ -3,7 +3,7 @@
 import pytest
 
 from posttrain.grading.calls import MOST_CALLS
-from posttrain.grading.turn_calls import CallForm, read_turn
+from posttrain.grading.turn_calls import CallForm, read_turn, written_call
 
 CALL = '{"name": "buy", "arguments": {"item": "milk", "n": 2}}'
 
@@ -74,3 +74,17 @@ def test_calls_beyond_the_limit_are_refused() -> None:
 def test_a_parameter_twice_is_refused() -> None:
     text = "<function=f><parameter=a>1</parameter><parameter=a>2</parameter></function>"
     assert read_turn(f"<tool_call>{text}</tool_call>", "qwen")[0].fault == "the call has a parameter twice"
+
+
+@pytest.mark.parametrize("form", ["json", "hermes", "python"])
+def test_a_written_call_is_read_as_it_is(form: CallForm) -> None:
+    arguments = {"item": 'milk "fresh"\n', "n": 2, "ratio": 0.5, "sure": True, "none": None, "more": [{"a": [1]}]}
+    (call,) = read_turn(written_call("buy", arguments, form), form)
+    assert (call.name, dict(call.arguments), call.fault, call.texts) == ("buy", arguments, "", False)
+
+
+def test_a_written_call_of_texts_is_read_as_texts() -> None:
+    (call,) = read_turn(written_call("buy", {"item": "milk", "n": 2, "more": ["a"]}, "qwen"), "qwen")
+    assert (dict(call.arguments), call.texts) == ({"item": "milk", "n": "2", "more": '["a"]'}, True)
+    (call,) = read_turn(written_call("search", {"query": "who?"}, "tags"), "tags", ["search"])
+    assert dict(call.arguments) == {"": "who?"}

@@ -1,25 +1,27 @@
 """Check or play an environment: one of this package, of another library, or a class of one's own.
 
-check plays random episodes (legal actions, the solver's turns, or the words given with --action) and answers: does an
-episode repeat, also in company? do failures stay in their episode? how many steps a second? what does the solver, or a
-random player, get? It plays up to eight episodes, and fewer (two at least) of one that is slow, so that the check takes
-about --seconds.
+check plays random episodes (legal actions, calls of its tools, or the words given with --action) and answers: does an
+episode repeat, also in company? do failures stay in their episode? what is lost when a run goes on in another process?
+how many steps a second? what does the solver, or a random player, get? It plays up to eight episodes, and fewer (two at
+least) of one that is slow, so that the check takes about --seconds.
 
 play shows an episode in the terminal and takes the turns from standard input; with --policy solver or legal it plays by
 itself.
 
 SOURCE is as in world=SOURCE: mine.py:Shop, FrozenLake-v1, library:name; or the kind of an environment of this package.
+Episodes are the tasks of tasks=..., as in a recipe. Without them, what reset() must have is filled with stand-ins.
 
     posttrain world check mine.py:Shop
+    posttrain world check mine.py:Shop tasks=orders.jsonl
     posttrain world play FrozenLake-v1 --policy legal
     posttrain world play mine.py:Shop --policy solver --seed 3
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -27,19 +29,25 @@ from posttrain.cli._output import print_json, trusting, verb
 from posttrain.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.components.environments import Contained, Environment, Observation
+    from posttrain.components.environments import Contained, Environment, Observation, Resumes
     from posttrain.types import Task
 
 EPISODES = 8
 ROUNDS = 5
 """How often the check plays an episode, about: alone, again, in company, by the solver, with faults."""
+LOST: "Final[dict[Resumes, str]]" = {
+    "replay": "nothing: its actions are performed again",
+    "record": "what a server held in memory: its answers come from the record",
+    "anew": "an episode that has not ended, which starts again",
+}
+"""What is lost of an episode when its run goes on in another process."""
 
 
 @verb
 @trusting
 @click.argument("what", type=click.Choice(["check", "play"]))
 @click.argument("source")
-@click.argument("settings", nargs=-1, metavar="[NAME=VALUE]...")
+@click.argument("settings", nargs=-1, metavar="[tasks=TASKS] [NAME=VALUE]...")
 @click.option("--policy", type=click.Choice(["solver", "legal", "none"]), default="none", help="Who plays.")
 @click.option("--action", "actions", multiple=True, help="A turn to choose from, where no legal ones are listed.")
 @click.option("--seed", default=0, show_default=True, help="Which episode.")
@@ -60,15 +68,19 @@ def command(
     from posttrain.components.environments import EnvironmentFailed
     from posttrain.errors import UserError
 
-    environment = _environment(source, settings)
-    environment.check([_task(seed)])
+    given = [setting for setting in settings if setting.startswith(("tasks=", "tasks."))]
+    environment = _environment(source, [setting for setting in settings if setting not in given])
+    tasks, made_up = _tasks(environment, given, seed)
+    environment.check([tasks(0)])
+    if made_up:
+        click.echo(f"stand-ins are given for {', '.join(made_up)}; tasks=FILE has the values of your tasks", err=True)
     try:
         if what == "play":
-            played = asyncio.run(_play(environment, policy, seed, turns, not as_json))
+            played = asyncio.run(_play(environment, policy, seed, turns, not as_json, tasks))
             if as_json:
                 print_json(played)
             return
-        found = asyncio.run(_check(environment, actions, seed, turns, seconds))
+        found = asyncio.run(_check(environment, actions, seed, turns, seconds, tasks))
     except EnvironmentFailed as error:
         raise UserError(str(error)) from None
     if as_json:
@@ -91,10 +103,23 @@ def _environment(source: str, settings: Sequence[str]) -> "Environment":
     return component(Environment, "foreign", [f"source={source}", "repeatable=false", *settings])
 
 
-def _task(seed: int) -> "Task":
+def _task(seed: int, stand_ins: Sequence[str] = ()) -> "Task":
     from posttrain.types import Task
 
-    return Task(key=f"episode {seed}", prompt="", answer="42", fields={"cells": 4})
+    fields = {"cells": 4, **{name: f"{name} {seed}" for name in stand_ins}}
+    return Task(key=f"episode {seed}", prompt="", answer="42", fields=fields)
+
+
+def _tasks(environment: "Environment", given: Sequence[str], seed: int) -> "tuple[Callable[[int], Task], list[str]]":
+    """The task of each episode, and the fields that stand-ins are given for. Tasks are read as a recipe reads them."""
+    if given:
+        from posttrain.recipes.files import find_recipe
+
+        loaded = find_recipe("grpo", given).tasks.load()
+        return (lambda index: loaded[(seed + index) % len(loaded)]), []
+    needed = getattr(environment, "described", {}).get("fields", {})
+    made_up = [name for name, required in needed.items() if required and name not in ("prompt", "answer", "cells")]
+    return (lambda index: _task(seed + index, made_up)), made_up
 
 
 class _Player:
@@ -107,8 +132,9 @@ class _Player:
         """The next turn; None where this player has none."""
         if self._policy == "solver" and (text := await instance.solution()) is not None:
             return text
-        choices = seen.legal or self._actions
-        return self._random.choice(choices) if choices else None
+        if choices := seen.legal or self._actions:
+            return self._random.choice(choices)
+        return None if self._policy == "none" else await instance.example()
 
 
 async def _episode(environment: "Environment", task: "Task", player: _Player, chance: int, turns: int) -> list[Any]:
@@ -131,13 +157,19 @@ async def _episode(environment: "Environment", task: "Task", player: _Player, ch
 
 
 async def _check(
-    environment: "Environment", actions: Sequence[str], seed: int, turns: int, limit: float = 120.0
+    environment: "Environment",
+    actions: Sequence[str],
+    seed: int,
+    turns: int,
+    limit: float = 120.0,
+    tasks: "Callable[[int], Task] | None" = None,
 ) -> dict[str, Any]:
     """The answers, by question."""
+    task = tasks or _tasks(environment, (), seed)[0]
 
     async def played(policy: str, index: int) -> list[Any]:
         player = _Player(policy, actions, seed + index)
-        return await _episode(environment, _task(seed + index), player, seed + index, turns)
+        return await _episode(environment, task(index), player, seed + index, turns)
 
     began = time.perf_counter()
     alone = [await played("legal", 0)]
@@ -148,47 +180,61 @@ async def _check(
     together = list(await asyncio.gather(*(played("legal", index) for index in range(count))))
     solved = [await played("solver", index) for index in range(count)]
     steps = sum((len(story) - 2) // 4 for story in alone)
-    async with environment.open(_task(seed), Random(0).random) as instance:
+    async with environment.open(task(0), Random(0).random) as instance:
         has_solver = await instance.solution() is not None
-        listed = bool(instance.begin().legal)
+        listed, example = bool(instance.begin().legal), await instance.example()
+    drawn = "legal actions" if listed else "--action" if actions else "empty" if example is None else "its examples"
     mean = sum(story[-1] for story in solved) / count
     return {
         "episodes": count,
         "repeats": alone == again,
         "repeats_in_company": alone == together,
         "lists_legal_actions": listed,
+        "random_turns": drawn,
         "has_solver": has_solver,
         "steps_a_second": steps / seconds,
         "mean_reward_at_random": sum(story[-1] for story in alone) / count,
         "mean_reward_of_solver": mean if has_solver else None,
-        "survives_faults": await _survives(environment, turns),
+        "survives_faults": await _survives(environment, task(0), turns),
+        "loses_in_another_process": LOST[environment.resumes],
     }
 
 
-async def _survives(environment: "Environment", turns: int) -> bool:
+async def _survives(environment: "Environment", task: "Task", turns: int) -> bool:
     """Whether words that no environment expects end at most their own episode."""
     from posttrain.components.environments import EnvironmentFailed
 
     for word in ("", "\n", "\0", "(" * 3000, "f" * 10_000, "<tool_call>", '{"name": 1}'):
         try:
-            await _episode(environment, _task(0), _Player("none", [word], 0), 0, min(turns, 3))
+            await _episode(environment, task, _Player("none", [word], 0), 0, min(turns, 3))
         except EnvironmentFailed:
             continue
     return True
 
 
-async def _play(environment: "Environment", policy: str, seed: int, turns: int, shown: bool) -> list[Any]:
+async def _play(
+    environment: "Environment", policy: str, seed: int, turns: int, shown: bool, tasks: "Callable[[int], Task]"
+) -> list[Any]:
     """Play one episode, and show it."""
+    if policy == "solver":
+        async with environment.open(tasks(0), Random(seed).random) as instance:
+            if await instance.solution() is None:
+                raise UserError(
+                    "this environment has no solver; --policy legal draws its turns, or play it yourself, without "
+                    "--policy"
+                )
     if policy != "none":
-        story = await _episode(environment, _task(seed), _Player(policy, (), seed), seed, turns)
+        story = await _episode(environment, tasks(0), _Player(policy, (), seed), seed, turns)
         if story[1:2] == [None]:
-            what = "has no solver and lists no legal actions" if policy == "solver" else "lists no legal actions"
-            raise UserError(f"this environment {what}, so no one plays it; play it yourself, without --policy")
+            raise UserError(
+                "this environment lists no legal actions and shows no examples, so no one plays it; play it yourself, "
+                "without --policy"
+            )
         if shown:
             _show(story)
         return story
     story = []
-    async with environment.open(_task(seed), Random(seed).random) as instance:
+    async with environment.open(tasks(0), Random(seed).random) as instance:
         seen = instance.begin()
         for _ in range(turns):
             click.echo(seen.text.strip("\n"), err=not shown)

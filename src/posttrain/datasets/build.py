@@ -69,7 +69,8 @@ def _prompted(row: Row, layout: Layout) -> tuple[Prompt, tuple[str, ...], tuple[
         return messages[:-1], (messages[-1]["content"],), ()
     if layout.text is not None:
         return "", (_text(row, layout.text),), ()
-    assert layout.prompt is not None, "detection ends with a prompt column or an error"
+    if layout.prompt is None:
+        return "", (), ()
     return _prompt(row, layout.prompt, layout.context), (), ()
 
 

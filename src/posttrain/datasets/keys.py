@@ -22,6 +22,7 @@ def digest(*parts: Any) -> str:
 
 def keyed(tasks: Iterable[Task], ids: Sequence[str | None] = ()) -> tuple[Task, ...]:
     """The tasks with keys: the given ids if there is one per task and they differ, else a hash of prompt and answer.
+    Without a prompt, demonstrations are in its place, or else the fields.
 
     Tasks of equal hashes are numbered in order: ``1f0c...``, ``1f0c...-2``, ``1f0c...-3``.
     """
@@ -32,7 +33,8 @@ def keyed(tasks: Iterable[Task], ids: Sequence[str | None] = ()) -> tuple[Task, 
     named = []
     for task in tasks:
         seen_too = [identity(image) for image in task.images]
-        key = digest(task.prompt or task.demonstrations, task.answer, *([seen_too] if seen_too else []))
+        asked = task.prompt or task.demonstrations or dict(task.fields)
+        key = digest(asked, task.answer, *([seen_too] if seen_too else []))
         seen[key] += 1
         named.append(replace(task, key=key if seen[key] == 1 else f"{key}-{seen[key]}"))
     return tuple(named)
@@ -42,8 +44,9 @@ def problem(task: Task) -> str:
     """The problem of a task, in a form that does not depend on its wrapping.
 
     Surrounding space is ignored, and so are a system message and the difference between a text and a chat with a single
-    message. Plain text without a prompt is its own problem. The same question about another image is another problem.
-    Of a task that evaluation puts in another form, that form is the problem.
+    message. Plain text without a prompt is its own problem, and so are the fields of a task that has neither. The same
+    question about another image is another problem. Of a task that evaluation puts in another form, that form is the
+    problem.
     """
     task = task.asked or task
     question = _question(task)
@@ -53,7 +56,7 @@ def problem(task: Task) -> str:
 def _question(task: Task) -> str:
     """The text of the task's question."""
     if isinstance(task.prompt, str):
-        return task.prompt.strip() or json.dumps(task.demonstrations)
+        return task.prompt.strip() or json.dumps(task.demonstrations or dict(task.fields), sort_keys=True)
     messages = [message for message in task.prompt if message["role"] != "system"] or list(task.prompt)
     if len(messages) == 1:
         return messages[0]["content"].strip()

@@ -77,7 +77,8 @@ class Layout:
     """The column of each role; None where the data has none."""
 
     prompt: str | None = None
-    """Text, or messages. None for preference pairs that include the prompt, and for plain text."""
+    """Text, or messages. None for preference pairs that include the prompt, for plain text, and where an environment
+    shows what is asked."""
     context: str | None = None
     """The ``input`` of an ``instruction``: a second part of the prompt."""
     messages: str | None = None
@@ -272,7 +273,7 @@ class _Detection:
                 more = self.by_lower_case.get("input")
                 return {"prompt": column, "context": None if more in self.named_columns.values() else more}
             return {role: column}
-        if is_preference:
+        if is_preference or "prompt" in self.named_columns:
             return {}
         for column in (self.by_lower_case.get(name) for name in LAST_PROMPTS):
             if column is not None and self._is_prompt(column):
@@ -280,7 +281,8 @@ class _Detection:
         known = ", ".join((*NAMES["prompt"], *NAMES["messages"], *NAMES["text"]))
         raise UserError(
             f"{self.name}: no column is known to hold the prompt; the columns are {quoted(self.first)}; known are "
-            f"{known}, or chosen with rejected; to use another: tasks.columns.prompt=NAME"
+            f"{known}, or chosen with rejected; to use another: tasks.columns.prompt=NAME; where an environment shows "
+            "what is asked, rows need none: tasks.columns.prompt=null"
         )
 
     def _is_prompt(self, column: str) -> bool:

@@ -58,6 +58,23 @@ def read_turn(text: str, form: CallForm, names: Collection[str] = ()) -> list[Tu
     return [call if place < MOST_CALLS else over for place, call in enumerate(found)]
 
 
+def written_call(name: str, arguments: Mapping[str, Any], form: CallForm) -> str:
+    """A call in a form, as `read_turn` reads it; ``tags`` takes the first argument alone."""
+    if form == "python":
+        return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+    if form == "tags":
+        return f"<{name}>{_as_text(next(iter(arguments.values()), ''))}</{name}>"
+    if form == "qwen":
+        pairs = "".join(f"<parameter={key}>\n{_as_text(value)}\n</parameter>" for key, value in arguments.items())
+        return f"<tool_call><function={name}>{pairs}</function></tool_call>"
+    call = json.dumps({"name": name, "arguments": dict(arguments)})
+    return call if form == "json" else f"<tool_call>{call}</tool_call>"
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _lines(text: str, *, sure: bool) -> list[TurnCall]:
     """The calls of a text that is nothing else, or of its lines; other lines are no calls unless it is `sure`."""
     whole = _parsed(text)

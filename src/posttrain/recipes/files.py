@@ -85,6 +85,7 @@ def _spread(text: str, recipe: Recipe, changes: Sequence[str]) -> list[str]:
 
 def _spread_one(text: str, tree: Mapping[str, Any], change: str) -> list[str]:
     path, equals, value = change.partition("=")
+    path, dot, inner = path.partition(".") if path.startswith("tasks.") else (path, "", "")
     if path not in SPREAD:
         return [change]
     kind, field = SPREAD[path]
@@ -95,7 +96,7 @@ def _spread_one(text: str, tree: Mapping[str, Any], change: str) -> list[str]:
             f"are {', '.join(tree['stages'])}. Take a method with such a stage, for example: posttrain run grpo "
             f"world={value}"
         )
-    return [f"{full}{equals}{value}" for full in ([path] if path in tree else []) + places]
+    return [f"{full}{dot}{inner}{equals}{value}" for full in ([path] if path in tree else []) + places]
 
 
 def _places(tree: Any, kind: str) -> Iterator[str]:

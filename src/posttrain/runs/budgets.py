@@ -68,7 +68,7 @@ def answers_by_budget(
     if not problems.held_out or not problems.answered:
         raise UserError("held-out tasks are answered, and this recipe's evaluation answers none")
     models = context.first_models()
-    check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+    check_prompts(models["policy"], problems.held_out, "the held-out tasks", problems.rollout)
     policy = context.server(models["policy"])
     found = []
     for name, partner in (partners or {"": Partner(rollout=problems.rollout)}).items():

@@ -137,7 +137,7 @@ class RunContext:
                     stage.given(models["policy"], task)
             if not problems.answered:
                 return
-            check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+            check_prompts(models["policy"], problems.held_out, "the held-out tasks", problems.rollout)
             problems.verifier.check(problems.held_out)
             if problems.verifier.together is not None:
                 lists(problems.held_out, problems.verifier.together, f"the verifier '{problems.verifier.kind}'")

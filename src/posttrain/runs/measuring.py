@@ -186,7 +186,7 @@ def answers_with(context: "RunContext", models: "Mapping[str, Policy]") -> "tupl
     if not problems.answered:
         return dict(losses.summary), list(losses.trajectories)
     with problems.naming_places():
-        check_prompts(models["policy"], problems.held_out, "the held-out tasks")
+        check_prompts(models["policy"], problems.held_out, "the held-out tasks", problems.rollout)
     servers = {role: context.server(policy) for role, policy in models.items()}
     result = evaluate(
         servers["policy"],

@@ -7,15 +7,19 @@ from posttrain.errors import TaskFault, UserError
 from posttrain.types import Task
 
 if TYPE_CHECKING:
+    from posttrain.components.rollouts import Rollout
     from posttrain.policies import Policy
 
 
-def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str) -> None:
-    """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` begins the message."""
+def check_prompts(policy: "Policy", tasks: Sequence[Task], purpose: str, rollout: "Rollout | None" = None) -> None:
+    """Raise `UserError` for prompts that are empty or leave no room for an answer; `purpose` begins the message.
+
+    In an environment, which shows more, they may be empty.
+    """
     context = policy.context
     lengths = [(task.key, _length(policy, task, purpose)) for task in tasks]
     empty = [key for key, length in lengths if not length]
-    if empty:
+    if empty and not (rollout is not None and rollout.in_environment):
         raise TaskFault(
             empty[0],
             f"{purpose}: {len(empty)} of {len(tasks)} tasks have no prompt to answer; the first is task {empty[0]}. "

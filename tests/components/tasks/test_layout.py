@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from posttrain.components.tasks.files import Files
+from posttrain.datasets.keys import problem
 from posttrain.errors import UserError
 from posttrain.types import Preference, Rated
 from tests.components.tasks.written import delimited, jsonl, load, load_one
@@ -372,6 +373,14 @@ def test_declared_preferences_ratings_messages_and_text(tmp_path: Path) -> None:
     assert imitated.demonstrations == ("r",)
     assert load_one(tmp_path, row, columns={"messages": "talk"}).demonstrations == ("4",)
     assert load_one(tmp_path, row, columns={"text": "reply"}).demonstrations == ("r",)
+
+
+def test_rows_of_an_environment_need_no_prompt(tmp_path: Path) -> None:
+    rows = [{"wish": "milk"}, {"wish": "tea"}, {"wish": "milk"}]
+    tasks = load(tmp_path, *rows, columns={"prompt": None})
+    assert [(task.prompt, task.fields) for task in tasks] == [("", row) for row in rows]
+    assert tasks[0].key != tasks[1].key and tasks[2].key == f"{tasks[0].key}-2"
+    assert problem(tasks[0]) == problem(tasks[2]) != problem(tasks[1]), "the fields are the problem"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import cached_property
+from random import Random
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, PositiveFloat, PositiveInt, ValidationInfo, field_validator
@@ -48,6 +49,7 @@ from posttrain.components.environments import (
     Verdict,
 )
 from posttrain.components.environments._foreign import DOWN, split
+from posttrain.components.environments._foreign.random_calls import random_call
 from posttrain.components.environments._foreign.servers import script
 from posttrain.components.environments._foreign.serving import digest
 from posttrain.components.environments._repeating import first_difference
@@ -151,7 +153,7 @@ class Foreign(Environment):
             if missing:
                 raise UserError(
                     f"task {task.key} has no field '{missing[0]}', which reset() of '{self.source}' needs; give its "
-                    "row a column of that name"
+                    "row a column of that name (tasks=FILE)"
                 )
         if self.repeatable and tasks:
             self._check_repeats(tasks[0])
@@ -226,6 +228,7 @@ class Visit(Instance):
         self._value: float | None = None
         self._other: float | None = None
         self._counts = {"calls": 0.0, "failed_calls": 0.0}
+        self._random = Random(chance)
 
     async def start(self) -> None:
         """Take a worker, and start the episode there."""
@@ -280,8 +283,14 @@ class Visit(Instance):
         return found
 
     async def example(self) -> str | None:
-        """A turn of the form that the environment shows, if it shows one."""
+        """A turn of the form that the environment shows, or a random call of its tools, if it has either.
+
+        Texts of calls are words of the task and of what was shown first.
+        """
         found: str | None = await self.order("example")
+        if found is None and self._tools:
+            known = f"{self._first.text} {' '.join(map(str, _fields(self._task).values()))}"
+            return random_call(self._tools, self._rules.calls, known, self._random)
         return found
 
     async def finish(self) -> None:

@@ -194,6 +194,11 @@ class Rollout(Component):
         return False
 
     @property
+    def in_environment(self) -> bool:
+        """Whether its field `environment` shows something after the prompt, which may be empty then."""
+        return hasattr(self, "environment")
+
+    @property
     def roles(self) -> frozenset[str]:
         """Roles besides the policy whose models it uses; the recipe must have them."""
         return frozenset()

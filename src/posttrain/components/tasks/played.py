@@ -2,8 +2,8 @@
 
 Each demonstration of a task is split after every stop string of the environment, and observations are inserted between
 the parts. With `actions`, each turn is a random one of them instead: a policy with valid actions but no strategy. The
-player ``solver`` is the environment's own, and ``legal`` takes random actions that the environment lists, or else of
-those that its text shows as examples.
+player ``solver`` is the environment's own, and ``legal`` takes random actions that the environment lists, or else
+random calls of its tools, or of those actions that its text shows as examples.
 """
 
 import re

@@ -161,7 +161,7 @@ class RL(Stage):
 
     def check(self, models: Models, tasks: Sequence[Task]) -> None:
         """Every task must have a prompt that leaves room for an answer."""
-        check_prompts(models["policy"], tasks, f"the {self.kind} stage")
+        check_prompts(models["policy"], tasks, f"the {self.kind} stage", self.rollout)
         if not self.written("rated completions"):
             self.rollout.check(tasks)
         self.reward.check(tasks)
