@@ -15,6 +15,7 @@ from typing import Any
 from posttrain.sandbox.job import BOX, Job, Limits, Outcome, Result
 from posttrain.sandbox.launch import Tier, missing_programs, python_job
 from posttrain.sandbox.pool import Pool, usable_cores, usual_slots
+from posttrain.sandbox.shells import Shell
 from posttrain.sandbox.tiers import find_tier, require
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Outcome",
     "Pool",
     "Result",
+    "Shell",
     "Tier",
     "environment",
     "find_tier",

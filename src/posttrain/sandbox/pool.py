@@ -3,7 +3,8 @@
 A slot is a thread that lives as long as the pool: its processes end with it. A slot has two lanes, for the running job
 and for one that is started in advance (`Job.warm`): an interpreter that waits for its input, in a sandbox that is used
 once. Where possible it is forked (`posttrain.sandbox.warm`). So a warm job is isolated like any other, and no
-process of a hostile program lives when the next one starts.
+process of a hostile program lives when the next one starts. Shells (`posttrain.sandbox.shells`) have lanes of their
+own; their commands take turns with jobs in the slots' threads.
 """
 
 import atexit
@@ -22,6 +23,7 @@ from posttrain.errors.temporary import sweep
 from posttrain.sandbox import cgroups, supervise
 from posttrain.sandbox.job import Job, Limits, Result
 from posttrain.sandbox.launch import Lane, Tier
+from posttrain.sandbox.shells import Boxes, Shell
 from posttrain.sandbox.warm import Fork, ForkServers, can_fork, no_forks
 
 ATTEMPTS: Final = 3
@@ -62,6 +64,7 @@ class Pool:
         self._servers = ForkServers() if one_server else None
         self.forks = forks and not no_forks(tier)
         self._home = cgroups.open_home() if tier == "cgroup" else None
+        self._boxes = Boxes(tier, self._lane, forks=self.forks)
         self._opened: list[_Slot] = []
         self._mine = threading.local()
         self._threads = ThreadPoolExecutor(slots, "sandbox", initializer=self._open_slot)
@@ -82,9 +85,16 @@ class Pool:
         """Runs a job without blocking the event loop."""
         return await wrap_future(self.submit(job, limits))
 
+    def shell(self, limits: Limits, setup: str = ":", *, commands: int = 100) -> Shell:
+        """A shell of this machine with limits of each command; `setup` is run first. The kernel's own limit of
+        processor time is that of so many commands.
+        """
+        return Shell(self._boxes, limits, setup, commands, self._threads.submit)
+
     def close(self) -> None:
         """Cancels waiting jobs and removes the groups; the pool cannot be used afterwards."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._boxes.close()
         while self._opened:
             self._opened.pop().clear()
         if self._servers is not None:
@@ -96,11 +106,12 @@ class Pool:
     def _open_slot(self) -> None:
         """Opens the thread's slot, with two lanes."""
         own = self._servers is None
-        lanes = [self._lane(next(_lanes)) for _ in range(2)]
+        lanes = [self._lane() for _ in range(2)]
         self._mine.slot = _Slot(lanes, self._servers or ForkServers(), own_servers=own)
         self._opened.append(self._mine.slot)
 
-    def _lane(self, number: int) -> Lane:
+    def _lane(self) -> Lane:
+        number = next(_lanes)
         group = self._home.group(f"lane-{number}") if self._home is not None else None
         return Lane(user=user_of(number) if os.getuid() == 0 and self.tier != "none" else None, group=group)
 

@@ -83,9 +83,8 @@ def finish(started: Started, stdin: bytes) -> Result:
     try:
         stopped = _attend(started, stdin, begun + started.limits.wall_s)
     finally:
-        _end(started)
-    result = _result(started, stopped)
-    return replace(result, wall_s=time.monotonic() - begun)
+        end(started)
+    return replace(result(started, stopped), wall_s=time.monotonic() - begun)
 
 
 def adopted(started: Started, job: Job, limits: Limits) -> bool:
@@ -109,7 +108,7 @@ def discard(started: Started) -> None:
         selector.register(started.child.stderr, selectors.EVENT_READ)
         selector.register(started.child.end, selectors.EVENT_READ)
         selector.select(DRAIN_S)
-    _end(started)
+    end(started)
 
 
 def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
@@ -124,33 +123,33 @@ def _attend(started: Started, stdin: bytes, deadline: float) -> Outcome | None:
             selector.register(pipe, selectors.EVENT_WRITE if name == "stdin" else selectors.EVENT_READ, name)
         while True:
             ready = [key for key, _ in selector.select(SAMPLE_S)]
-            if not all(_serve(started, key, selector) for key in ready if key.data != "end"):
+            if not all(serve(started, key, selector) for key in ready if key.data != "end"):
                 return "output_limit"
             if any(key.data == "end" for key in ready):
                 return None
             now = time.monotonic()
             if now > next_sample or now > deadline:
                 next_sample = now + SAMPLE_S
-                if broken := _broken(started, late=now > deadline):
+                if broken := exceeded(started, late=now > deadline):
                     return broken
 
 
-def _serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
+def serve(started: Started, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> bool:
     """Writes to, or reads from, a pipe that is ready; False where the output exceeds its limit."""
     if key.data == "stdin":
         pipe = started.child.stdin
-        started.left = _fed(pipe, started.left)
+        started.left = fed(pipe, started.left)
         if not started.left:
             selector.unregister(pipe)
             pipe.close()
         return True
     output = started.output[key.data]
-    if not _read(key.fd, output):
+    if not read(key.fd, output):
         selector.unregister(key.fileobj)
     return len(output) <= (started.limits.output_kb << 10) + len(READY)
 
 
-def _broken(started: Started, *, late: bool) -> Outcome | None:
+def exceeded(started: Started, *, late: bool) -> Outcome | None:
     """The limit that a running program exceeds, if any."""
     limits, group = started.limits, started.lane.group
     if group is not None:
@@ -166,7 +165,7 @@ def _broken(started: Started, *, late: bool) -> Outcome | None:
     return "timeout_wall" if late else None
 
 
-def _end(started: Started) -> None:
+def end(started: Started) -> None:
     """Kills the processes of a job, reads its remaining output, removes its box."""
     if started.reaped is None:
         started.reaped = started.child.reap()
@@ -187,11 +186,11 @@ def _drain(started: Started) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while len(started.output[name]) <= limit and (left := deadline - time.monotonic()) > 0:
-                if not selector.select(left) or not _read(pipe.fileno(), started.output[name]):
+                if not selector.select(left) or not read(pipe.fileno(), started.output[name]):
                     break
 
 
-def _result(started: Started, stopped: Outcome | None) -> Result:
+def result(started: Started, stopped: Outcome | None) -> Result:
     """The result of an ended job."""
     limits, group = started.limits, started.lane.group
     code, cpu_s = started.reaped or (None, 0.0)
@@ -231,7 +230,7 @@ def _about(stopped: Outcome | None, limits: Limits) -> str:
     }.get(stopped or "", "")
 
 
-def _fed(pipe: IO[bytes], left: memoryview) -> memoryview:
+def fed(pipe: IO[bytes], left: memoryview) -> memoryview:
     """The rest of the input after a write; empty where the pipe is closed."""
     try:
         return left[os.write(pipe.fileno(), left[:CHUNK]) :]
@@ -241,7 +240,7 @@ def _fed(pipe: IO[bytes], left: memoryview) -> memoryview:
         return left[:0]
 
 
-def _read(descriptor: int, into: bytearray) -> bool:
+def read(descriptor: int, into: bytearray) -> bool:
     """Read what is there; False at the end."""
     try:
         chunk = os.read(descriptor, CHUNK)

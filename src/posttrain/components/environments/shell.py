@@ -6,14 +6,16 @@ lines, the last one, the largest number, or the lines in the order of their numb
 what a computation outside of the sandbox gives. The optimum is one command, and ``done``; the regret is the turns
 beyond it, where a wrong answer counts as one turn more than the limit.
 
-Each turn runs in a new box, in which the commands before it run again without their output: nothing stays between turns
-on this machine, and an episode repeats as long as its commands do. What a command prints is cut after `shown`
-characters. What takes too long or too much memory is ended, and the observation has how.
+An episode has one box, in which a shell takes its commands: files and variables last (`posttrain.sandbox.shells`).
+Between commands nothing runs, so an episode repeats as long as its commands do. What a command prints is cut after
+`shown` characters. What takes too long or too much memory is ended with the box, and the observation has how; so is a
+shell that ends itself. Commands after that are not run.
 
 Source: the setting of InterCode, arXiv:2306.14898 (Bash in a container, rewarded by the state that it leaves); files
 and questions are ours.
 """
 
+import shlex
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -21,10 +23,11 @@ from typing import Annotated, Final
 
 from pydantic import Field, PositiveInt
 
+from posttrain import sandbox
 from posttrain.component import frozen
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome, Verdict
 from posttrain.components.environments._extra_turns import extra_turns
-from posttrain.sandbox import Job, Limits, Result, Tier, open_pool
+from posttrain.sandbox import Limits, Result, Tier
 from posttrain.types import Task
 
 Answer = Callable[[list[int]], list[int]]
@@ -35,10 +38,8 @@ QUESTIONS: Final[Mapping[str, tuple[str, Answer]]] = {
     "the lines in order": ("sort -n a > out", lambda numbers: sorted(numbers)),
 }
 """What is asked for, the command that answers it, and the lines of the answer."""
-SHOWN: Final = """for _c in "$@"; do shift; [ $# = 0 ] && break; eval "$_c" > /dev/null 2>&1; done; eval "$_c" 2>&1"""
-"""Runs all commands, of which the last one prints."""
-LEFT: Final = """(for _c; do eval "$_c"; done) > /dev/null 2>&1; head -c 4096 /box/out"""
-"""Runs all commands without output, then prints the answer."""
+LEFT: Final = 'head -c 4096 "$HOME/out"'
+"""Prints the answer."""
 LONGEST: Final = 2000
 """Characters of a command."""
 SHORTEST: Final = 2
@@ -54,13 +55,13 @@ class Shell(Environment):
     shown: Annotated[int, Field(ge=1, le=100_000)] = 200
     """Most characters of what a command prints."""
     limits: Limits = Limits(cpu_s=2.0, wall_s=20.0, memory_mb=64)
-    """Of all commands of a turn, those before it included."""
+    """Of each command."""
     weakest: Tier = "cgroup"
     """Weakest isolation that is allowed."""
 
     def check(self, tasks: Sequence[Task]) -> None:
         """Raise `UserError` where there is no such sandbox."""
-        open_pool(self.weakest)
+        sandbox.open_pool(self.weakest)
 
     def instance(self, task: Task, draw: Draw) -> Instance:
         """The file and the question of the task. Nothing is random."""
@@ -76,6 +77,7 @@ class Session(Instance):
         self._command, answer = QUESTIONS[question]
         self._wanted = [str(number) for number in answer(numbers)]
         self._ran: list[str] = []
+        self._shell: sandbox.Shell | None = None
         self._turns, self._written = 0, ""
 
     def begin(self) -> Observation:
@@ -91,7 +93,8 @@ class Session(Instance):
         if not command or len(command) > LONGEST or not _can_be_an_argument(command):
             return Outcome(observation=self._observation("error"), done=over, valid=False)
         self._ran.append(command)
-        result = await self._run(SHOWN)
+        self._shell = self._shell or self._new_shell()
+        result = await _run(self._shell, command)
         text = result.stdout.decode("utf-8", errors="replace").strip()
         if len(text) > self._rules.shown:
             text = f"{text[: self._rules.shown]} (cut)"
@@ -105,8 +108,22 @@ class Session(Instance):
 
     async def finish(self) -> None:
         """Read the answer."""
-        if self._ran:
-            self._written = (await self._run(LEFT)).stdout.decode("utf-8", errors="replace")
+        if self._shell is None:
+            return
+        if (over := self._shell.over) is not None:
+            if over.outcome not in ("ok", "nonzero"):
+                return
+            # The box went with the shell, which ended itself: what it wrote before counts.
+            await self._shell.close()
+            self._shell = self._new_shell()
+            again = "\n".join(f"eval {shlex.quote(command)}" for command in self._ran)
+            await _run(self._shell, f"({again}\n) > /dev/null 2>&1")
+        self._written = (await _run(self._shell, LEFT)).stdout.decode("utf-8", errors="replace")
+
+    async def close(self) -> None:
+        """End the box."""
+        if self._shell is not None:
+            await self._shell.close()
 
     def verdict(self) -> Verdict:
         """1 for the right answer."""
@@ -120,19 +137,24 @@ class Session(Instance):
         regret = extra_turns(self._turns, solved=solved, shortest=SHORTEST, horizon=horizon)
         return {"calls": float(len(self._ran)), "regret": regret}
 
-    async def _run(self, script: str) -> Result:
-        """All commands in a new box."""
-        content = "".join(f"{number}\n" for number in self._numbers).encode()
-        job = Job(command=("sh", "-c", script, "sh", *self._ran), files={"a": content})
-        result = await open_pool(self._rules.weakest).result(job, self._rules.limits)
-        if result.outcome == "sandbox_error":
-            raise RuntimeError(f"the sandbox failed: {result.explanation}")
-        return result
+    def _new_shell(self) -> sandbox.Shell:
+        """A shell with the file."""
+        rules = self._rules
+        setup = f"printf '%s\\n' {' '.join(map(str, self._numbers))} > a"
+        return sandbox.open_pool(rules.weakest).shell(rules.limits, setup, commands=rules.horizon + 1)
 
     def _observation(self, text: str) -> Observation:
         commands = tuple(dict.fromkeys(command for command, _ in QUESTIONS.values()))
         key = f"{self._question} {self._numbers} {self._ran}"
         return Observation(text=f"\n{text}\n", state_key=key, legal=(*commands, "cat a", "cat out", "done"))
+
+
+async def _run(shell: sandbox.Shell, command: str) -> Result:
+    """Runs a command. Raises `RuntimeError` where the sandbox fails."""
+    result = await shell.run(command)
+    if result.outcome == "sandbox_error":
+        raise RuntimeError(f"the sandbox failed: {result.explanation}")
+    return result
 
 
 def _can_be_an_argument(text: str) -> bool:
