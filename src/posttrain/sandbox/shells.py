@@ -11,6 +11,7 @@ which its commands before are run again without their output.
 
 import contextlib
 import os
+import re
 import selectors
 import shlex
 import signal
@@ -43,9 +44,9 @@ os.environ.pop("LD_LIBRARY_PATH", None)
 os.execv("/bin/sh", ["sh"])
 """
 """Turns a forked Python job into a shell as any program starts it."""
-COMMAND: Final = """eval {command} 2>&1 </dev/null; printf '%s\\n' "$?" >&2\n"""
-"""One command, and the line on standard error that has its exit code. Commands do not get the shell's standard error,
-nor its input; one that gets hold of them confuses its own shell only.
+COMMAND: Final = """eval {command} 2>&1 </dev/null; printf '{number} %s\\n' "$?" >&2\n"""
+"""One command, and the line on standard error that has its number and exit code. Commands do not get the shell's
+standard error, nor its input; one that got hold of them would confuse its own shell only.
 """
 
 
@@ -190,6 +191,7 @@ class Box:
         self._own: set[int] = set()
         """The processes of the isolation, and the shell, once the first command has ended."""
         self._shell = -1
+        self._number = 0
         self._left = memoryview(b"")
         self._selector = selectors.DefaultSelector()
         self._selector.register(started.child.end, selectors.EVENT_READ, "end")
@@ -209,7 +211,8 @@ class Box:
         started.seen_cpu_s = 0.0
         for name, kept in (("stdout", b""), ("stderr", READY if self._own else b"")):
             started.output[name][:] = kept
-        self._left = memoryview(COMMAND.format(command=shlex.quote(command)).encode())
+        self._number += 1
+        self._left = memoryview(COMMAND.format(command=shlex.quote(command), number=self._number).encode())
         self._signal(signal.SIGCONT)
         stopped, ended = self._attend(begun + started.limits.wall_s)
         if not ended and stopped is None:
@@ -218,11 +221,8 @@ class Box:
             supervise.end(started)
             result, self.over = supervise.result(started, stopped), True
         else:
-            code = started.output["stderr"][len(READY) :].partition(b"\n")[0]
-            number = int(code) if code.isdigit() else 1
-            result = Result(
-                outcome="nonzero" if number else "ok", stdout=bytes(started.output["stdout"]), exit_code=number
-            )
+            code = int(self._answer() or b"1")
+            result = Result(outcome="nonzero" if code else "ok", stdout=bytes(started.output["stdout"]), exit_code=code)
         return replace(result, wall_s=time.monotonic() - begun)
 
     def close(self) -> None:
@@ -248,14 +248,19 @@ class Box:
                 return "output_limit", False
             if any(key.data == "end" for key, _ in ready):
                 return None, True
-            answer = started.output["stderr"]
-            if answer.startswith(READY) and answer.endswith(b"\n"):
+            if self._answer() is not None:
                 return None, False
             now = time.monotonic()
             if now > next_sample or now > deadline:
                 next_sample = now + supervise.SAMPLE_S
                 if broken := supervise.exceeded(started, late=now > deadline):
                     return broken, False
+
+    def _answer(self) -> bytes | None:
+        """The exit code of the command, once it is there."""
+        text = self.started.output["stderr"]
+        found = text.startswith(READY) and re.search(rb"^%d (\d+)\n" % self._number, text[len(READY) :], re.MULTILINE)
+        return found.group(1) if found else None
 
     def _settled(self) -> Outcome | None:
         """Stops the shell, ends what else runs, reads the rest of the output; the limit exceeded, if any."""
