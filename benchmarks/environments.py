@@ -1,6 +1,7 @@
 """What environments cost: many rollouts at once, one that sleeps, a call to a worker, and steps a second of each.
 
-    python -m benchmarks.environments [--episodes 1000] [--sleep 30] [--calls 500] [--seconds 0.3] [--output FILE]
+    python -m benchmarks.environments [--episodes 1000] [--sleep 30] [--calls 500] [--seconds 0.3] [--parts PART,...]
+        [--output FILE]
 
 Rates are of processor time, which other programs change little, and of the clock where something waits. No model
 samples: the turns are the solver's, random legal actions, or the word 1. The parts:
@@ -12,6 +13,8 @@ samples: the turns are the solver's, random legal actions, or the word 1. The pa
   time in both processes.
 - many rollouts in workers at once, a process for each, of which all have begun before the first ends: steps a second on
   the clock, and the memory of a process that it shares with no other.
+- a shell in the sandbox: milliseconds of its first command, which opens the box, and of commands after that, beside the
+  same ones each in a box of its own; and steps a second of episodes of `shell` with its solver, 1 and 16 at once.
 - every environment of this package in one process: steps a second.
 """
 
@@ -21,9 +24,10 @@ import inspect
 import json
 import time
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
@@ -31,7 +35,9 @@ from posttrain.cli.world import _environment, _Player, _task
 from posttrain.components.environments import Environment
 from posttrain.components.environments.archive import Archive
 from posttrain.components.environments.foreign import Foreign, Visit
+from posttrain.components.environments.shell import Shell
 from posttrain.components.tasks.pages import Pages
+from posttrain.sandbox import Job, Limits, Result, open_pool
 from posttrain.types import Task
 
 NEEDED: Final = {"archive": ["pages=pages"], "foreseen": ["environment=workshop"]}
@@ -181,6 +187,47 @@ async def _open(environment: Foreign, episodes: int, steps: int) -> dict[str, fl
     }
 
 
+COMMANDS: Final = {"nothing": ":", "one_program": "wc -l < a > out", "two_programs": "sort -n a | tail -n 1 > out"}
+"""What is run in a shell."""
+
+
+async def shell(calls: int) -> dict[str, float]:
+    """Milliseconds of commands, the fastest and the median, and steps a second of episodes."""
+    pool, limits, file = open_pool(), Limits(cpu_s=2.0, wall_s=20.0, memory_mb=64), "echo 5 > a"
+    found, first = dict[str, float](), list[float]()
+
+    async def took(run: Awaitable[Result]) -> float:
+        began = time.perf_counter()
+        result = await run
+        assert result.outcome == "ok", result
+        return 1000 * (time.perf_counter() - began)
+
+    for name, command in COMMANDS.items():
+        later = list[float]()
+        for _ in range(5):
+            kept = pool.shell(limits, file, commands=calls)
+            first.append(await took(kept.run(":")))
+            later += [await took(kept.run(command)) for _ in range(calls // 10)]
+            await kept.close()
+        job = Job(command=("sh", "-c", f"{file}; {command}"))
+        alone = [await took(pool.result(job, limits)) for _ in range(calls // 10)]
+        found |= {f"ms_{name}": min(later), f"median_ms_{name}": median(later)}
+        found |= {f"ms_{name}_in_its_own_box": min(alone), f"median_ms_{name}_in_its_own_box": median(alone)}
+    found |= {"ms_first": min(first), "median_ms_first": median(first)}
+    environment = Shell()
+    for at_once in (1, 16):
+        began, places = time.perf_counter(), range(calls // 5)
+        waiting = asyncio.Semaphore(at_once)
+
+        async def one(place: int, waiting: asyncio.Semaphore = waiting) -> int:
+            async with waiting:
+                return await played(environment, _task(place), 20, place)
+
+        steps = sum(await asyncio.gather(*(one(place) for place in places)))
+        found[f"steps_a_second_{at_once}_at_once"] = steps / (time.perf_counter() - began)
+    return found
+
+
 def _private(pid: int) -> int:
     """Kilobytes that a process shares with no other."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
@@ -206,19 +253,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sleep", type=float, default=30.0)
     parser.add_argument("--calls", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--parts", default="", help="those that are measured; all by default")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args(arguments)
-    found: dict[str, Any] = {
-        "archive": asyncio.run(archive(given.episodes)),
-        "sleeping": asyncio.run(sleeping(given.sleep)),
-        "worker_call": asyncio.run(worker_call(given.calls)),
-        "workers": asyncio.run(workers(given.episodes)),
-        "steps_a_second": {
+    parts: dict[str, Callable[[], dict[str, float]]] = {
+        "archive": lambda: asyncio.run(archive(given.episodes)),
+        "sleeping": lambda: asyncio.run(sleeping(given.sleep)),
+        "worker_call": lambda: asyncio.run(worker_call(given.calls)),
+        "workers": lambda: asyncio.run(workers(given.episodes)),
+        "shell": lambda: asyncio.run(shell(given.calls)),
+        "steps_a_second": lambda: {
             kind: asyncio.run(steps_a_second(kind, given.seconds))
             for kind in sorted(Environment.kinds())
             if kind not in LEFT_OUT
         },
     }
+    chosen = given.parts.split(",") if given.parts else list(parts)
+    if unknown := set(chosen) - {*parts}:
+        parser.error(f"there is no part {min(unknown)}; one of {', '.join(parts)}")
+    found: dict[str, Any] = {name: parts[name]() for name in chosen}
     for part, numbers in found.items():
         print(f"\n| {part} | |\n|---|---|")
         for name, value in numbers.items():

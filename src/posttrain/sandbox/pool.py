@@ -87,7 +87,7 @@ class Pool:
 
     def shell(self, limits: Limits, setup: str = ":", *, commands: int = 100) -> Shell:
         """A shell of this machine with limits of each command; `setup` is run first. The kernel's own limit of
-        processor time is that of so many commands.
+        processor time is that of `commands` commands.
         """
         return Shell(self._boxes, limits, setup, commands, self._threads.submit)
 

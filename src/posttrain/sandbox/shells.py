@@ -137,7 +137,7 @@ class Boxes:
             return self._idle.pop(shell, None)
 
     def opened(self, limits: Limits, commands: int) -> "Box":
-        """A new box with a shell for so many commands. Raises `OSError` where that fails."""
+        """A new box with a shell for this many commands. Raises `OSError` where that fails."""
         with self._changing:
             lane = self._free.pop() if self._free else self._lane()
         job = python_job(FORKED, warm=True) if self._forks else Job(command=("sh",))
