@@ -1,21 +1,25 @@
 """Planned and measured: seconds of a step and memory of each process, by numbers of samplers and learners.
 
-    python docs/experiments/planned.py --sizes 0.8M 3.2M --write
-    python docs/experiments/planned.py --sizes 135M --write
+    python docs/experiments/planned.py --out measured.jsonl --write
+    python docs/experiments/planned.py --again --write
 
 For each size, number format and lengths a profile is measured (`posttrain.runs.forecasting`), the placements are
 planned from it, and then run. Seconds are medians of the steps after the first. Memory is the peak of resident memory:
 of the run's own process, of a sampler, of a learner besides. Models are drawn at random and write to the end of their
 bound, which is equal for all (fixed), or end at one of a sixth of all tokens, chosen at random (ragged). The reward is
-the share of even bytes. ``--only`` takes some configurations by number, ``--steps`` fewer steps.
+the share of even bytes.
+
+``--only`` takes some configurations by number. What is in the file of ``--out`` is not measured again, so that it may
+be done in parts. ``--write`` writes the table with all that was measured; ``--again`` plans from that, without a run.
 """
 
 import argparse
 import json
 import os
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -24,7 +28,7 @@ from posttrain.cluster.ray import Ray
 from posttrain.policies.folder import new_folder
 from posttrain.recipes.files import find_recipe
 from posttrain.recipes.tree import Recipe
-from posttrain.runs.forecasting import STEPS, Seen, forecast, profile, seen
+from posttrain.runs.forecasting import Profile, Seen, forecast, profile, seen
 from posttrain.types import Task
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -52,6 +56,10 @@ PLACED: list[tuple[str, str, str, tuple[int, int], int]] = [
     ("135M", "bfloat16", "ragged", ONE, 0),
     ("135M", "bfloat16", "ragged", FOUR, 0),
 ]
+SMALL_STEPS, LARGE_STEPS = 12, 4
+"""Of which the first is not counted. Those of small models take less time than a start."""
+WRITTEN = Path(__file__).parents[1] / "measured" / "cluster" / "planned.json"
+CAPTION = "Plans and runs on this machine; lag 0 alternates."
 COLUMNS = ["weights", "dtype", "lengths", "samplers", "learners", "lag", "step, s", "run, s", "off, %"]
 COLUMNS += [f"{kind}, {what}" for kind in ("own", "sampler", "learner") for what in ("MB", "run, MB", "off, %")]
 
@@ -99,52 +107,98 @@ def memory(planned: int, run: int) -> list[str]:
     return [f"{planned / 1e6:.0f}", f"{run / 1e6:.0f}", off(planned, run)]
 
 
-def rows(sizes: list[str], only: list[int] | None, steps: int) -> list[list[str]]:
-    """The table."""
-    table, profiles = [], dict[tuple[str, str, str], Any]()
-    with tempfile.TemporaryDirectory() as temporary:
-        for number, (size, dtype, lengths, (samplers, learners), lag) in enumerate(PLACED):
-            if size not in sizes or (only is not None and number not in only):
-                continue
-            recipe = recipe_of(size, dtype, lengths, Path(temporary))
-            key = size, dtype, lengths
-            if key not in profiles:
-                given = replace(recipe, cluster=Ray(store_mb=1024))
-                profiles[key] = profile(given, steps)
-                print(json.dumps([*key, repr(profiles[key])]), flush=True)
-            plan = forecast(profiles[key], samplers, learners, lag)
-            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-                run: Seen = pool.submit(seen, placed(recipe, samplers, learners, lag), steps).result()
-            row = [*key, str(samplers), str(learners), str(lag)]
-            row += [f"{plan.seconds:.3f}", f"{run.total:.3f}", off(plan.seconds, run.total)]
-            for kind in ("own", "sampler", "learner"):
-                row += memory(plan.memory[kind], run.peaks[kind]) if kind in plan.memory else [""] * 3
-            print(json.dumps([*row, f"load {os.getloadavg()[0]:.1f}", repr(run)]), flush=True)
-            table.append(row)
+@dataclass
+class Measured:
+    """Profiles and runs, kept in a file as they come."""
+
+    out: Path | None = None
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    """By size, number format and lengths."""
+    runs: dict[int, Seen] = field(default_factory=dict)
+    """By the number of the configuration."""
+
+    def read(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Take what was measured before."""
+        for line in lines:
+            if "profile" in line:
+                parts = {name: Seen(**line[name]) for name in ("alone", "half", "busy", "shared")}
+                self.profiles[line["profile"]] = Profile(**parts, **line["numbers"])
+            else:
+                self.runs[line["run"]] = Seen(**line["seen"])
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What `read` takes."""
+        profiles = [_line(name, found) for name, found in self.profiles.items()]
+        return [*profiles, *({"run": number, "seen": asdict(found)} for number, found in sorted(self.runs.items()))]
+
+    def _keep(self, line: Mapping[str, Any]) -> None:
+        print(json.dumps({**line, "load": os.getloadavg()[0]}), flush=True)
+        if self.out is not None:
+            with self.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+
+    def measure(self, numbers: Sequence[int], folder: Path) -> None:
+        """Measure those configurations that are not there."""
+        for number in numbers:
+            size, dtype, lengths, (samplers, learners), lag = PLACED[number]
+            recipe, name = recipe_of(size, dtype, lengths, folder), " ".join(PLACED[number][:3])
+            steps = LARGE_STEPS if size == "135M" else SMALL_STEPS
+            if name not in self.profiles:
+                self.profiles[name] = profile(replace(recipe, cluster=Ray(store_mb=1024)), steps)
+                self._keep(_line(name, self.profiles[name]))
+            if number not in self.runs:
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                    self.runs[number] = pool.submit(seen, placed(recipe, samplers, learners, lag), steps).result()
+                self._keep({"run": number, "seen": asdict(self.runs[number])})
+
+
+def _line(name: str, found: Profile) -> dict[str, Any]:
+    """A profile as JSON."""
+    content = asdict(found)
+    parts = {part: content.pop(part) for part in ("alone", "half", "busy", "shared")}
+    return {"profile": name, **parts, "numbers": content}
+
+
+def rows(of: Measured) -> list[list[str]]:
+    """The table of the runs that were measured."""
+    table = []
+    for number, run in sorted(of.runs.items()):
+        size, dtype, lengths, (samplers, learners), lag = PLACED[number]
+        plan = forecast(of.profiles[" ".join(PLACED[number][:3])], samplers, learners, lag)
+        row = [size, dtype, lengths, str(samplers), str(learners), str(lag)]
+        row += [f"{plan.seconds:.3f}", f"{run.total:.3f}", off(plan.seconds, run.total)]
+        for kind in ("own", "sampler", "learner"):
+            row += memory(plan.memory[kind], run.peaks[kind]) if kind in plan.memory else [""] * 3
+        table.append(row)
     return table
 
 
 def main() -> None:
     """Print the table, and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
-    parser.add_argument("--only", type=int, nargs="*", help="Numbers of configurations.")
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--write", action="store_true", help="Write docs/measured/cluster/planned_SIZES.json.")
+    parser.add_argument("--only", type=int, nargs="*", default=range(len(PLACED)), help="Numbers of configurations.")
+    parser.add_argument("--out", type=Path, help="Keep what is measured, and go on with what is there.")
+    parser.add_argument("--again", action="store_true", help=f"Plan again from {WRITTEN.name}.")
+    parser.add_argument("--write", action="store_true", help=f"Write docs/measured/cluster/{WRITTEN.name}.")
     given = parser.parse_args()
-    table = rows(given.sizes, given.only, given.steps)
-    caption = f"Plans and runs on this machine ({', '.join(given.sizes)}); lag 0 alternates."
+    measured = Measured(given.out)
+    if given.again:
+        measured.read(json.loads(WRITTEN.read_text(encoding="utf-8"))["measured"])
+    else:
+        if given.out is not None and given.out.is_file():
+            measured.read(json.loads(line) for line in given.out.read_text(encoding="utf-8").splitlines())
+        with tempfile.TemporaryDirectory() as folder:
+            measured.measure(given.only, Path(folder))
     found = {
-        "title": f"Plans against runs: {', '.join(given.sizes)}",
-        "command": f"python docs/experiments/planned.py --sizes {' '.join(given.sizes)} --write",
-        "tables": [{"caption": caption, "columns": COLUMNS, "rows": table}],
+        "title": "Plans against runs",
+        "command": "python docs/experiments/planned.py --out measured.jsonl --write",
+        "tables": [{"caption": CAPTION, "columns": COLUMNS, "rows": rows(measured)}],
+        "measured": measured.lines(),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(found["tables"], indent=1))
     if given.write:
-        to = Path(__file__).parents[1] / "measured" / "cluster"
-        to.mkdir(exist_ok=True)
-        name = f"planned_{'_'.join(given.sizes)}.json"
-        (to / name).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        WRITTEN.parent.mkdir(exist_ok=True)
+        WRITTEN.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

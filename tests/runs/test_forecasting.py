@@ -1,6 +1,8 @@
 """Plans of samplers and learners follow from four profiles."""
 
 import importlib.util
+import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,14 +59,19 @@ def test_two_samplers_have_half_of_the_prompts_and_are_slower_together() -> None
 
 def test_sampled_ahead_a_step_is_the_longer_of_both() -> None:
     found = forecast(FOUND, 1, 1, 1)
-    assert found.seconds == pytest.approx(6.5 + 4.2 * 0.25), "learning is slower while it is sampled beside"
+    assert found.seconds == pytest.approx(6.7 + 4.2 * 0.25), (
+        "learning is slower while it is sampled beside, and this process serves the requests"
+    )
+    assert found.idle["own"] == pytest.approx(1 - 6.7 / (6.7 + 4.2 * 0.25))
+    brought = replace(FOUND, shared=replace(FOUND.shared, weights=0.15))
+    assert forecast(brought, 1, 1, 1).seconds == pytest.approx(6.55 + 4.2 * 0.25), "weights are taken by the sampler"
     assert found.memory["sampler"] == (500 + 2 * 240 - 200) * MB, (
         "two versions, with a form for decoding and a buffer each"
     )
     assert found.memory["own"] == (725 + 2 * 120) * MB
     crowded = forecast(FOUND, 2, 2, 1)
-    work = (crowded.phases["sample"] * 1.25 + (crowded.phases["learn"] + 0.5) * 1.25) * 2 / 2
-    assert crowded.seconds == pytest.approx(work), "two cores have the work of four processes"
+    samplers, learners, once = 2 * (1 + 4 * 0.375) * 1.25, 2 * 4 * (0.625 * 1.25 + 0.13125), (1 + 0.5) * 1.25 + 0.2
+    assert crowded.seconds == pytest.approx((samplers + learners + once) / 2), "two cores have the work of four"
 
 
 def test_better_placements_are_faster_and_no_larger() -> None:
@@ -91,6 +98,24 @@ def test_what_cannot_be_shared_has_no_plan() -> None:
         profile(find_recipe("grpo", ["cluster=ray"]))
     with pytest.raises(UserError, match=r"this recipe has the stages .*, of which none samples"):
         profile(find_recipe("sft", []))
+
+
+def test_what_was_measured_is_planned_again_without_a_run() -> None:
+    """The command of the table in docs/scale.md, with the profile of above and a run of 11 s."""
+    spec = importlib.util.spec_from_file_location("planned", Path(__file__).parents[2] / "docs/experiments/planned.py")
+    assert spec is not None and spec.loader is not None
+    planned = importlib.util.module_from_spec(spec)
+    sys.modules["planned"] = planned  # where its classes are looked for
+    spec.loader.exec_module(planned)
+    run = replace(FOUND.shared, total=11.0)
+    measured = planned.Measured(profiles={"0.8M float32 fixed": FOUND}, runs={2: run})
+    again = planned.Measured()
+    again.read(json.loads(json.dumps(measured.lines())))
+    assert again.profiles == measured.profiles and again.runs == measured.runs
+    (row,) = planned.rows(again)
+    plan = forecast(FOUND, 1, 1, 1)
+    assert row[:9] == ["0.8M", "float32", "fixed", "1", "1", "1", f"{plan.seconds:.3f}", "11.000", "-30"]
+    assert row[9:14] == ["965", "1000", "-4", str(plan.memory["sampler"] // MB), "500"]
 
 
 @needs_ray

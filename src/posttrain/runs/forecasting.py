@@ -9,7 +9,8 @@ sampled ahead, follow from these:
   each round of W gradients are exchanged;
 - processes that are busy at the same time are slower by the measured factor, and share the cores where there are more
   processes than cores;
-- sampled ahead, a step takes as long as the longer of both, or as all work of both on all cores.
+- sampled ahead, a step takes as long as the longer of both, or as all work of all processes on all cores. Requests are
+  sent and answers taken by threads of the run's own process, which then learns for so much longer.
 
 Memory is the resident memory that a process of the same kind had at its peak in a profile, memory that processes share
 included. For each version that is held besides, a sampler has the buffer of its weights, which is shared with the run's
@@ -261,10 +262,16 @@ def forecast(of: Profile, samplers: int, learners: int, lag: int) -> Forecast:
         own = computed * rounds * slower[1] * crowd(learners)
         learn = alone.learn - computed * of.batches + own + exchange * rounds * crowd(learners)
     phases = {"sample": sample, "learn": learn, "other": alone.other}
-    seconds = sample + learn + alone.other
+    busy = learn + alone.other
+    seconds = sample + busy
     if lag:
-        seconds = _ahead(sample, learn + alone.other, samplers, learners, slower, cores)
-    idle = {OWN: 1.0 - (learn + alone.other) / seconds, SAMPLER: 1.0 - sample / seconds}
+        busy += max(0.0, asked - of.shared.weights)
+        work = samplers * (alone.sample - each * (1.0 - share)) * slower[0] + asked
+        work += learners * rounds * (computed * slower[1] + (exchange if learners > 1 else 0.0))
+        work += (alone.learn - computed * of.batches + alone.other) * slower[1]
+        crowded = work / cores if samplers + learners > cores else 0.0
+        seconds = max(_ahead(sample, busy, slower), crowded)
+    idle = {OWN: 1.0 - busy / seconds, SAMPLER: 1.0 - sample / seconds}
     if learners > 1:
         idle[LEARNER] = 1.0 - learn / seconds
     return Forecast(
@@ -288,12 +295,11 @@ def _learning(of: Profile, slower: float) -> tuple[float, float]:
     return computed, max(0.0, (of.shared.learn - once) / rounds - computed * slower)
 
 
-def _ahead(sample: float, learn: float, samplers: int, learners: int, slower: tuple[float, float], cores: int) -> float:
-    """Seconds of a step whose sampling goes on beside the learning of another."""
-    longer, shorter = max(sample, learn), min(sample, learn)
-    factor = slower[0] if sample > learn else slower[1]
-    work = (sample * samplers * slower[0] + learn * learners * slower[1]) / cores
-    return max(longer + shorter * (factor - 1.0), work if samplers + learners > cores else 0.0)
+def _ahead(sample: float, busy: float, slower: tuple[float, float]) -> float:
+    """Seconds of a step whose sampling goes on while the run's own process is busy with another."""
+    longer, shorter = max(sample, busy), min(sample, busy)
+    factor = slower[0] if sample > busy else slower[1]
+    return longer + shorter * (factor - 1.0)
 
 
 def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
