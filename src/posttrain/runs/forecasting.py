@@ -10,7 +10,7 @@ sampled ahead, follow from these:
 - processes that are busy at the same time are slower by the measured factor, and share the cores where there are more
   processes than cores;
 - sampled ahead, a step takes as long as the longer of both, or as all work of all processes on all cores. Requests are
-  sent and answers taken by threads of the run's own process, which then learns for so much longer.
+  sent and answers taken by threads of the run's own process, which adds their seconds to those of learning.
 
 Memory is the resident memory that a process of the same kind had at its peak in a profile, memory that processes share
 included. For each version that is held besides, a sampler has the buffer of its weights, which is shared with the run's
