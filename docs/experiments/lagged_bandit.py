@@ -106,13 +106,17 @@ def shared(name: str, lag: int, rate: float, seed: int) -> tuple[float, float]:
 
 def features(seeds: int) -> dict[str, Any]:
     """The table of lag 0 and of the largest lag, at all rates."""
-    table = []
+    table, last = [], {}
     for lag in (0, LAGS[-1]):
         for name in LOSSES:
             found = [np.array([shared(name, lag, rate, seed) for seed in range(seeds)]) for rate in RATES]
             table.append([name, str(lag), *(said(own[:, i]) for own in found for i in (0, 1))])
+            last[name] = [own[:, 0] for own in found]
+    differences = {
+        name: [said(own - base) for own, base in zip(last[name], last["policy_gradient"], strict=True)] for name in last
+    }
     columns = ["loss", "lag", *(f"rate {rate:g}, {what}" for rate in RATES for what in ("reward", "deepest fall"))]
-    return {"columns": columns, "table": table}
+    return {"columns": columns, "table": table, "reward_above_unweighted_at_the_largest_lag": differences}
 
 
 def tokens_of(logp_T: torch.Tensor, behavior_T: torch.Tensor, old_T: torch.Tensor, advantage_T: torch.Tensor) -> Tokens:
@@ -155,8 +159,11 @@ def main() -> None:
         largest = max(n for _, n, _ in found[name, LAGS[-1]])
         table.append([name, *rewards, f"{largest:.3f}"])
     same = found["policy_gradient", 0][0][2] == found["aipo rho 2", 0][0][2]
+    last = {name: np.array([reward for reward, _, _ in found[name, LAGS[-1]]]) for name in LOSSES}
+    differences = {name: said(own - last["policy_gradient"]) for name, own in last.items()}
     columns = ["loss", *(f"lag {lag}" for lag in LAGS), f"largest gradient, lag {LAGS[-1]}"]
-    print(json.dumps({"columns": columns, "table": table, "equal_to_the_bit_at_lag_0": same}, indent=1))
+    result = {"columns": columns, "table": table, "equal_to_the_bit_at_lag_0": same}
+    print(json.dumps({**result, "reward_above_unweighted_at_the_largest_lag": differences}, indent=1))
 
 
 def said(values: np.ndarray) -> str:
