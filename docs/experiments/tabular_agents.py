@@ -5,7 +5,7 @@ The table starts as after imitation: of a clerk who wastes questions in `tickets
 `sources`. The environments, rewards and advantages are those of the package; only the model is a table of logits, so
 that five seeds take seconds. A step samples 8 episodes of each of 4 tasks and moves the logits by the mean over tokens
 of the advantage times (one-hot - p). Measured are 200 sampled episodes of new tasks after the last step.
-``episodes`` has their success, turns, calls and regret, which is what is missed of 1 if an environment measures none.
+``episodes`` has their success, turns, calls and regret.
 
     python docs/experiments/tabular_agents.py tickets     # or moods, clinic, briefs, tools, sources
 """
@@ -398,9 +398,7 @@ def main() -> None:
         found = [asyncio.run(learnt(arm, seed)) for seed in range(given.seeds)]
         columns = columns_of(given.what, found[0])
         table.append([name, *(said([one[key] for one in found]) for key in columns)])
-        episodes.append(
-            episode_row(name, [{"regret": 1.0 - one["solved"], **one, "success": one["solved"]} for one in found])
-        )
+        episodes.append(episode_row(name, [{**one, "success": one["solved"]} for one in found]))
     print(json.dumps({"columns": ["arm", *columns], "table": table, "episodes": episodes}, indent=1))
 
 
