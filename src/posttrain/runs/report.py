@@ -5,11 +5,12 @@ The page is made from the record alone, so it can be made again at any time, als
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from posttrain.runs.amounts import duration, percent
@@ -44,14 +45,7 @@ def write_report(folder: Path) -> Path:
     with RunStore.open(folder, reading=True) as store:
         metrics, timing = store.metrics(), store.timing()
         summary = summarize(store, metrics)
-        environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-        environment.filters |= {
-            "percent": percent,
-            "duration": duration,
-            "visible": visible,
-            "shortened": shortened,
-        }
-        page = environment.from_string(asset("report.html")).render(
+        page = _template().render(
             style=Markup(asset("report.css")),
             script=Markup(asset("report.js")),
             summary=summary,
@@ -70,6 +64,13 @@ def write_report(folder: Path) -> Path:
             command=shlex.join(map(str, store.environment().get("command", []))),
         )
         return store.write_document("report.html", page)
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {"percent": percent, "duration": duration, "visible": visible, "shortened": shortened}
+    return environment.from_string(asset("report.html"))
 
 
 def visible(text: str) -> str:

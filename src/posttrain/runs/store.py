@@ -35,7 +35,7 @@ from posttrain.runs.files import check_own_files, make_folder, restore_folders, 
 from posttrain.runs.folders import make_run_folder, name_missing, why_no_run
 from posttrain.runs.journal import Journal, plain, read_lines, sound_lines
 from posttrain.runs.lock import RunLock
-from posttrain.runs.reading import DOCUMENT, read_own, step_files
+from posttrain.runs.reading import DOCUMENT, read_own, read_yaml, step_files
 from posttrain.runs.tables import RolloutTable, clean_text, read_table, rollout_rows, write_table
 
 __all__ = ["RolloutTable", "RunStore", "rollout_rows"]
@@ -264,12 +264,11 @@ class RunStore:
 
     def recipe_tree(self) -> dict[str, Any]:
         """The resolved recipe, as a tree."""
-        from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError
 
         path = self.folder / "recipe.yaml"
         try:
-            tree = YAML(typ="safe", pure=True).load(read_own(path, DOCUMENT))
+            tree = read_yaml(path)
         except (YAMLError, ValueError, RecursionError) as error:
             raise UserError(f"{path} is no recipe: {str(error).splitlines()[0]}") from None
         if not isinstance(tree, dict):
