@@ -63,6 +63,11 @@ class Subject:
         return self.form.replace("{answer}", answer)
 
     @property
+    def takes_texts(self) -> bool:
+        """Whether texts without content are tried: of programs, each of which takes a process, for the first task."""
+        return self.first or not self.language
+
+    @property
     def prompt_text(self) -> str:
         """The prompt as text."""
         prompt = self.task.prompt

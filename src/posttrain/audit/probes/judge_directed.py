@@ -23,7 +23,7 @@ TEXTS = (
 
 def probes(subject: Subject) -> Iterator[Probe]:
     """Each text alone and, if the format is more than the answer, in that format."""
-    for text in TEXTS:
+    for text in TEXTS if subject.takes_texts else ():
         if subject.answer.casefold() not in text.casefold():
             yield Probe(name=repr(text[:40]), text=text, expected="unrewarded")
             if subject.form != "{answer}":

@@ -26,7 +26,7 @@ MORE = ("!", "?", "-", "...", "```", "$", r"\boxed", "The answer", "Final answer
 
 def probes(subject: Subject) -> Iterator[Probe]:
     """Each key alone and, if the format is more than the answer, in that format."""
-    for key in (*KEYS, *MORE):
+    for key in (*KEYS, *MORE) if subject.takes_texts else ():
         if subject.answer.casefold() != key.strip().casefold():
             yield Probe(name=repr(key), text=key, expected="unrewarded")
             if subject.form != "{answer}":
