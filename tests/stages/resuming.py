@@ -1,5 +1,6 @@
 """A run that ends in the middle of a step, and is continued by another process's objects."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,3 +39,32 @@ def cut_off_and_resumed(recipe: Recipe, root: Path, *, at: int) -> tuple[Models,
     with RunStore.open(store.folder) as again:
         models = Run(context, again, LiveView(lines=True)).execute(context.first_models())
     return models, RunStore.open(store.folder, reading=True)
+
+
+class KeepACopy(LiveView):
+    """Copies a run's folder after a step was recorded, and before a checkpoint is made of it; the last copy stays."""
+
+    def __init__(self, folder: Path, copy: Path) -> None:
+        super().__init__(lines=True)
+        self._folder, self._copy = folder, copy
+
+    def step(self, metrics: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        super().step(metrics, timing)
+        shutil.rmtree(self._copy, ignore_errors=True)
+        shutil.copytree(self._folder, self._copy)
+
+
+def run_and_resumed_copy(recipe: Recipe, root: Path) -> tuple[tuple[Models, RunStore], tuple[Models, RunStore]]:
+    """The final models and the record of a run, and of its copy from the middle of its last step, resumed.
+
+    It does the steps before that once, so that a draw of theirs without a key is not found.
+    """
+    context, copy = RunContext(recipe, torch.device("cpu")), root / "copy"
+    models = context.first_models()
+    context.check(models)
+    with RunStore.create(root / "whole", recipe.name, to_tree(recipe)) as store:
+        models = Run(context, store, KeepACopy(store.folder, copy)).execute(models)
+    again = RunContext(recipe, torch.device("cpu"))
+    with RunStore.open(copy) as resumed:
+        found = Run(again, resumed, LiveView(lines=True)).execute(again.first_models())
+    return (models, RunStore.open(store.folder, reading=True)), (found, RunStore.open(copy, reading=True))
