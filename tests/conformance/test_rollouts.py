@@ -98,6 +98,12 @@ def holds(completion: Completion, segment: Segment) -> bool:
     )
 
 
+def content(of: Completion | Segment) -> tuple[object, ...]:
+    """Ids and log-probabilities, to look up."""
+    assert of.logp is not None
+    return (*of.token_ids.tolist(), *of.logp.tolist())
+
+
 class Grader:
     """Judges by the first token of the answer, and remembers its scores."""
 
@@ -157,9 +163,11 @@ def test_every_sampled_token_is_accounted_for(rollout: Rollout, of: Task) -> Non
     sampled = [s for g in groups for t in g for s in t.segments if s.actor in samplers]
     assert bool(sampled) == any(sampler.completions for sampler in samplers.values())
     assert sampled or all(t.given for g in groups for t in g), "what is not sampled came with the task"
-    for segment in sampled:
+    whole = {role: {content(c) for c in sampler.completions} for role, sampler in samplers.items()}
+    for segment in {id(s): s for s in sampled}.values():  # trajectories of a tree have the same ones
         assert segment.logp is not None and np.isfinite(segment.logp).all()
-        assert any(holds(c, segment) for c in samplers[segment.actor].completions)
+        completions = samplers[segment.actor].completions
+        assert content(segment) in whole[segment.actor] or any(holds(c, segment) for c in completions)
         assert segment.version == samplers[segment.actor].version
 
 

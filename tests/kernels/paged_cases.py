@@ -211,12 +211,16 @@ def tokens_drawn_in_one_go_are_those_of_single_steps() -> None:
         assert all(torch.equal(x, y) for x, y in zip(other, found[0], strict=True))
 
 
+TARGETS = ((80, "bf16"), (80, "fp32"), (90, "bf16"))
+"""Capabilities and types: what has room on the older one, with its smaller shared memory, has it on the newer one."""
+
+
 def they_compile_for_gpus_that_are_not_here() -> None:
     """For Ampere and Hopper, to machine code: what the interpreter lets pass, the compiler may not."""
     from posttrain.kernels import _triton
 
     where = {"position_B": "*i32", "page_BP": "*i32", "table_stride": "i32", "address": "*i64", "splits": "i32"}
-    for capability, element, (heads, key_heads, width) in product((80, 90), ("bf16", "fp32"), SHAPES[-2:]):
+    for (capability, element), (heads, key_heads, width) in product(TARGETS, SHAPES[-2:]):
         sizes = {"H": heads, "K": key_heads, "WIDTH": width, "PAGE": PAGE}
         one = dict.fromkeys(("query", "key", "value", "rotated", "query_norm", "key_norm", "out"), f"*{element}")
         part = dict.fromkeys(("partial", "partial_max", "partial_sum", "cosine", "sine"), "*fp32")
@@ -230,7 +234,7 @@ def they_compile_for_gpus_that_are_not_here() -> None:
             assert "cp.async.cg.shared.global" in program, "sixteen bytes of a page at a time"
             assert ("mma" in program) == (element == "bf16"), "products on tensor cores"
         compiled(_triton.combine, types, sizes | tiles, capability, 1)
-    for capability, element in product((80, 90), ("bf16", "fp32")):
+    for capability, element in TARGETS:
         whole = dict.fromkeys(("largest", "sums", "energies", "temperature", "uniform", "logps", "entropies"), "*fp64")
         counts = {"at": "*i32", "broken": "*i32", "tokens": "*i64", "columns": "i32", "blocks": "i32"}
         types = {**whole, **counts, "logits": f"*{element}"}

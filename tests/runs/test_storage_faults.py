@@ -93,6 +93,27 @@ def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="module")
+def cut_off(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs of a run that was interrupted at once in step 6."""
+    threads, folder = torch.get_num_threads(), tmp_path_factory.mktemp("cut")
+    shutil.copytree(place / "tiny", folder / "tiny")
+    shutil.copy(place / "mine.py", folder)
+    (folder / "fault.py").write_text("raise KeyboardInterrupt")
+    with contextlib.chdir(folder):
+        assert main(["run", *SETTINGS]) == 130
+        assert not Path("fault.py").exists(), "the fault has come"
+        assert_whole("step_000002_1", "step_000004_1")
+    torch.set_num_threads(threads)
+    return folder / "runs"
+
+
+@pytest.fixture
+def interrupted(cut_off: Path, here: Path) -> Path:
+    """That run, where this test is."""
+    return shutil.copytree(cut_off, here / "runs") / RUN.name
+
+
 @pytest.fixture
 def run_fails(capfd: pytest.CaptureFixture[str], here: Path) -> Callable[..., str]:
     """Runs the recipe with a fault, in Python, and gives the one line that it must end with."""
@@ -324,11 +345,9 @@ def flip_a_bit(path: Path) -> None:
     ],
 )
 def test_a_damaged_checkpoint_is_passed_over_and_reported(
-    run_fails: Callable[..., str], undisturbed: Path, file: str, damage: Callable[[Path], None], why: str
+    interrupted: Path, undisturbed: Path, file: str, damage: Callable[[Path], None], why: str
 ) -> None:
-    assert run_fails("raise KeyboardInterrupt", code=130) == "interrupted"
-    assert_whole("step_000002_1", "step_000004_1")
-    damage(RUN / "checkpoints" / "step_000004_1" / file)
+    damage(interrupted / "checkpoints" / "step_000004_1" / file)
     assert_resumes_to(undisturbed)
     told = history(RUN)
     [message] = [message for kind, message in told if kind == "bad checkpoint"]
@@ -338,9 +357,13 @@ def test_a_damaged_checkpoint_is_passed_over_and_reported(
     assert_whole("step_000006_1", "step_000007_2")
 
 
-def test_without_any_good_checkpoint_it_begins_again(run_fails: Callable[..., str], undisturbed: Path) -> None:
+def test_an_interrupted_run_ends_in_a_word(run_fails: Callable[..., str]) -> None:
     assert run_fails("raise KeyboardInterrupt", code=130) == "interrupted"
-    for checkpoint in (RUN / "checkpoints").iterdir():
+    assert_whole("step_000002_1", "step_000004_1")
+
+
+def test_without_any_good_checkpoint_it_begins_again(interrupted: Path, undisturbed: Path) -> None:
+    for checkpoint in (interrupted / "checkpoints").iterdir():
         flip_a_bit(checkpoint / "models" / "policy" / "model.safetensors")
     assert_resumes_to(undisturbed)
     told = history(RUN)
