@@ -319,6 +319,7 @@ def test_probes_are_for_answers_or_for_programs() -> None:
             assert len(names) == len(set(names)) > 2, (language, kind)
 
 
+@pytest.mark.slow
 def test_a_grader_that_evaluates_is_found(tmp_path: Path) -> None:
     source = """
 def score(completion, answer):
@@ -331,6 +332,7 @@ def score(completion, answer):
     assert {finding.probe for finding in found if finding.fault == "code was run"} >= {"call", "import", "lambda"}
 
 
+@pytest.mark.slow
 def test_a_grader_that_hangs_ends(tmp_path: Path) -> None:
     source = """
 def score(completion, answer):
@@ -428,6 +430,7 @@ def test_what_cannot_be_audited_is_refused(tmp_path: Path) -> None:
         audit(TypeAdapter(Reward).validate_python("reward_model"), TASKS)
 
 
+@pytest.mark.slow
 def test_the_verb(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def score(completion, answer):\n    return answer in completion\n")

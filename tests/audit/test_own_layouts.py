@@ -52,6 +52,7 @@ def write(tmp_path: Path) -> Any:
     return written
 
 
+@pytest.mark.slow
 def test_calls_of_openai_have_no_findings(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "tool_calls", f"tasks={write(ROWS)}", "--json"]) == 0
     report = json.loads(capfd.readouterr().out)

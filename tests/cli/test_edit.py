@@ -32,6 +32,7 @@ def test_write_and_undo(capfd: pytest.CaptureFixture[str]) -> None:
     assert Path("back/model.safetensors").read_bytes() == Path("m/model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_sweep_has_controls_and_leaves_the_model(capfd: pytest.CaptureFixture[str]) -> None:
     before = Path("m/model.safetensors").read_bytes()
     assert main(["edit", "m", "--away", "texts.jsonl", "share=0.1", "--sweep", "1:-1:-1", "--json"]) == 0

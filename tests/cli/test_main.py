@@ -178,6 +178,7 @@ def test_json_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
 # Readers that go away
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"], ["show", "grpo"]])
 def test_a_reader_that_goes_away_is_no_error(arguments: list[str]) -> None:
     process = subprocess.Popen([*POSTTRAIN, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

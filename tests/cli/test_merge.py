@@ -74,6 +74,7 @@ def test_a_sweep_from_one_model_to_the_other(capfd: pytest.CaptureFixture[str]) 
     assert "which has no points" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sweep_that_was_interrupted_goes_on(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +103,7 @@ def test_a_sweep_that_was_interrupted_goes_on(
     assert main(["merge", "m1", "m2", "--out", "o", *kept]) == 2
 
 
+@pytest.mark.slow
 def test_points_of_another_recipe_are_not_taken(capfd: pytest.CaptureFixture[str]) -> None:
     """The first model is a run's, whose recipe, or whose test set, has changed; the weights are the same."""
     Path("run").mkdir()

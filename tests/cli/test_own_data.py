@@ -33,6 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_two_columns_and_a_function_are_enough(capfd: pytest.CaptureFixture[str]) -> None:
     small = ["steps=2", "prompts=4", "rollout.n=4", "evaluation.holdout=10", "threads=1"]
     assert main([*COMMAND, *small, "--json"]) == 0
@@ -107,6 +108,7 @@ def test_a_dry_run_on_rows_without_answers_names_one(capfd: pytest.CaptureFixtur
     assert "rollouts could not be scored. The first failure: task '" in told and "give its row an 'answer'" in told
 
 
+@pytest.mark.slow
 def test_warnings_are_in_the_dry_run_and_in_the_record(capfd: pytest.CaptureFixture[str]) -> None:
     changes = [*COMMAND, *SMALL[:3], "evaluation.holdout=500", "threads=1"]
     assert main([*changes, "--dry-run", "--json"]) == 0

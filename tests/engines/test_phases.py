@@ -71,6 +71,7 @@ def here(policy: Any, folder: Path) -> list[Any]:
     return complete(Native().serve(policy_of(folder), 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"lora": LoRA(rank=2)}], ids=["all", "adapters"])
 def test_weights_go_in_four_phases_and_in_pieces(
     settings: dict[str, Any], two: list[Running], tiny: Path, tmp_path: Path
@@ -96,6 +97,7 @@ def test_weights_go_in_four_phases_and_in_pieces(
         assert sent[-3]["body"] == {"weight_version": one.service.label} and one.service.label.startswith("1-")
 
 
+@pytest.mark.slow
 def test_weights_go_to_sglang_in_a_session(tiny: Path, tmp_path: Path) -> None:
     policy = policy_of(tiny)
     with standing_in(tiny, "sglang") as running:
@@ -128,6 +130,7 @@ def test_weights_go_to_sglang_in_a_session(tiny: Path, tmp_path: Path) -> None:
             assert one.service.label.startswith("1-")
 
 
+@pytest.mark.slow
 def test_sglang_takes_no_other_order_and_no_other_fields(tiny: Path) -> None:
     info = {
         "names": ["model.norm.weight"],
@@ -179,6 +182,7 @@ def refused(running: Running, path: str, body: Any, message: str) -> None:
         wait_for(_asked(running, path, body))
 
 
+@pytest.mark.slow
 def test_another_order_and_other_fields_are_refused(two: list[Running], tiny: Path) -> None:
     one, info = two[0], {"names": ["model.norm.weight"], "dtype_names": ["float32"], "shapes": [[16]]}
     refused(one, "/update_weights", {"update_info": info}, "409.*no update has begun")
@@ -203,6 +207,7 @@ def test_another_order_and_other_fields_are_refused(two: list[Running], tiny: Pa
     refused(one, "/finish_weight_update", {"weight_version": "1"}, "409.*weights have not come")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_started_again_is_in_a_group_formed_anew(
     two: list[Running], tiny: Path, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_it_is_grpo_in_an_environment() -> None:
     assert {"rollout", "reward", "advantage", "filters.zero_variance", "tasks"} <= changed
 
 
+@pytest.mark.slow
 def test_turns_are_trained_and_recorded(tiny: Recipe, train: Train) -> None:
     models, store = train(tiny)
     assert models["policy"].version == 4 + 3

@@ -65,6 +65,7 @@ def policy_of(models: Models) -> LanguageModelPolicy:
     return policy
 
 
+@pytest.mark.slow
 def test_every_coordinate_and_confidence_is_one_token(finished: tuple[Models, RunStore]) -> None:
     models, _ = finished
     policy = policy_of(models)
@@ -105,6 +106,7 @@ def test_the_report_shows_them(finished: tuple[Models, RunStore]) -> None:
     assert page.count('<img src="data:image/png;base64,') >= 3 and "img-src data:" in page
 
 
+@pytest.mark.slow
 def test_it_goes_on_bit_for_bit(finished: tuple[Models, RunStore], tmp_path: Path) -> None:
     models, store = finished
     again, resumed = cut_off_and_resumed(tiny("checkpoints.every_steps=1"), tmp_path, at=5)

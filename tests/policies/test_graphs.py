@@ -153,6 +153,7 @@ def test_a_step_reads_what_it_was_sent_and_tokens_from_either_side(tmp_path: Pat
     assert torch.equal(*found)
 
 
+@pytest.mark.slow
 def test_two_hundred_steps_and_other_caches_capture_nothing_new(tmp_path: Path, growing: None) -> None:
     policy = policy_of(tmp_path)
     decoding = decode_with(policy.body, Rerun)  # type: ignore[arg-type]

@@ -143,6 +143,7 @@ def test_a_run_records_what_was_chosen_and_keeps_the_numbers(large: Path, tmp_pa
     assert notes[: len(chosen)] == chosen
 
 
+@pytest.mark.slow
 def test_a_larger_model_gets_an_early_evaluation_of_held_out_tasks(large: Path, tmp_path: Path) -> None:
     assert find_recipe("grpo").evaluation.early == 0
     assert find_recipe("grpo", [f"model={large}"]).evaluation.early == 3

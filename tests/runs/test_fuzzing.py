@@ -57,6 +57,7 @@ def test_crashes_and_hangs_are_apart_and_inputs_of_new_lines_are_the_corpus(tmp_
     assert not again.saved["crashes"] and again.saved["hangs"]
 
 
+@pytest.mark.slow
 def test_a_session_that_was_killed_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
     whole = session(tmp_path / "whole")
     fuzz(whole, 150, lambda _: None)

@@ -229,6 +229,7 @@ def test_lines_of_a_job_with_a_shared_part_are_those_of_the_script(forking: Pool
     assert lines[0] == lines[1] == [b"7", b"5"]
 
 
+@pytest.mark.slow
 def test_a_shared_part_that_fails_is_no_verdict(forking: Pool) -> None:
     result = forking.run(python_job(b"print(1)", warm=True, shared="raise KeyError('lost')"), ROOMY)
     assert result.outcome == "sandbox_error" and "KeyError: 'lost'" in result.explanation

@@ -52,6 +52,7 @@ def holds(value: Any) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_random_models_follow_the_schema(policy: Any) -> None:
     async def work(client: Any) -> Any:
         asked = {"prompt": "x", "max_tokens": 200, "response_format": form(SCHEMA), "logprobs": 3}

@@ -67,6 +67,7 @@ def test_tokens_of_measurements_are_counted_where_they_are_sampled(small: Small,
     assert reasons == {"variance", "uniform"}
 
 
+@pytest.mark.slow
 def test_the_value_model_learns_from_its_prompts_alone(small: Small, train: Train, tmp_path: Path) -> None:
     recipe = small(with_reward(pcl(arithmetic()), tmp_path, "def score(completion):\n    return 1.0\n"), "steps=12")
     models, store = train(recipe)

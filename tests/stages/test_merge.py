@@ -29,6 +29,7 @@ def weights(policy: Policy) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in policy.body.parameters()])
 
 
+@pytest.mark.slow
 def test_what_is_made_is_recorded_and_kept(small: Small, train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {}
     run = Merging.run

@@ -51,6 +51,7 @@ class Bandit:
         return torch.tensor([dot(through, self.field(part)) for part in self.parts])
 
 
+@pytest.mark.slow
 def test_the_implicit_derivative_is_that_of_the_inner_level_solved_again() -> None:
     weights = torch.tensor([1.0, 0.4], dtype=torch.float64)
     own = Bandit(MISLEADING)
@@ -79,6 +80,7 @@ def raised(start: float, rounds: int = 40) -> tuple[Bandit, torch.Tensor]:
     return own, weights
 
 
+@pytest.mark.slow
 def test_a_misleading_bonus_ends_harmless_and_the_naive_start_stays() -> None:
     own, weights = raised(0.0)
     assert own.right() > 0.9 and own.theta.argmax() == 0 and float(weights[1]) < 0.0

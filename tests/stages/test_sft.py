@@ -132,6 +132,7 @@ def test_tasks_without_demonstrations_are_refused() -> None:
         stage().pairs([Task(key="k", prompt="a")])
 
 
+@pytest.mark.slow
 def test_the_loss_falls_and_is_recorded(small: Small, train: Train) -> None:
     recipe = small(sft(), "tasks.size=400", "batch=16", "epochs=2", "lr=3e-3")
     models, store = train(recipe)

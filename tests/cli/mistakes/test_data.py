@@ -64,6 +64,7 @@ def test_data_that_cannot_be_used(
     assert message.format(here=here) in refused("run", "grpo", *SMALL, f"tasks={name}", *changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [CONTEXT, CONTEXT + 9])
 def test_a_prompt_that_leaves_no_room_for_an_answer(refused: Refused, length: int) -> None:
     rows = [{"id": f"row {i}", "question": f"{i}+1=", "answer": "1"} for i in range(12)]

@@ -62,6 +62,7 @@ def test_steps_are_the_numbers_in_the_texts() -> None:
     assert steps_of(Trajectory(task=task(), segments=(words, done), stop_reason="stop")) == [([3.0, 5.0], [])]
 
 
+@pytest.mark.slow
 def test_rewards_of_steps_are_found_from_returns_in_the_sandbox() -> None:
     """With gamma 0 and values of 0 the advantage of a step's last token is its reward; its other token has none."""
     reward = LatentReward(

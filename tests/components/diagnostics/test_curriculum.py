@@ -117,6 +117,7 @@ def test_rollouts_of_probes_count() -> None:
     assert rows["vas"]["probes"]["mean"] == pytest.approx(2 * 96 / (2 * 96 + 36 * 16))
 
 
+@pytest.mark.slow
 def test_a_coin_flip_takes_a_bandit_in() -> None:
     rows = found("{kind: bandit, temperature: 0.2}", "uniform", world="domains", steps=80, tasks=96)
     assert rows["uniform"]["shares"]["coin flip"] == pytest.approx(1 / 6, abs=0.02)

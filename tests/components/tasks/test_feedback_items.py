@@ -23,6 +23,7 @@ def right(items: FeedbackItems) -> float:
     return sum(found) / len(found)
 
 
+@pytest.mark.slow
 def test_consensus_is_more_right_and_less() -> None:
     """Three annotators of 15 % noise agree wrongly with 0.15^3 of 0.15^3 + 0.85^3: under 1 %."""
     everything, agreed = FeedbackItems(tasks=SOURCE, similar=0.0, evidence=0.0), FeedbackItems(tasks=SOURCE)

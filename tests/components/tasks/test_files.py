@@ -412,6 +412,7 @@ def test_any_rows_give_tasks_or_one_clear_error(
     tasks_or_user_error(tmp_path / "rows.json", as_chat=as_chat)
 
 
+@pytest.mark.slow
 @any_input
 @given(st.sampled_from(["jsonl", "json", "csv", "tsv", "parquet"]), st.binary(max_size=80))
 def test_any_bytes_give_tasks_or_one_clear_error(tmp_path: Path, ending: str, content: bytes) -> None:

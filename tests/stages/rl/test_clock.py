@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from posttrain.component.user_code import allowing
 from posttrain.components.curricula import Pick
@@ -62,6 +63,7 @@ def test_a_group_ends_while_a_piece_of_another_is_under_way() -> None:
     flight.close()
 
 
+@pytest.mark.slow
 def test_the_journal_of_a_run_by_the_clock_gives_its_weights(tmp_path: Path) -> None:
     tiny = new_folder(tmp_path / "tiny", layers=1, width=16, heads=2, kv_heads=1, context=256)
     recipe = streamed(Streaming(eta=2, piece=2, order="clock", caches="kept"), tiny, tmp_path)

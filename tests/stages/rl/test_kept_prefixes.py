@@ -44,6 +44,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> tuple[Models, RunStore]
     return cut_off_and_resumed(recipe("engine.prefix_bytes=0"), tmp_path_factory.mktemp("without"), at=6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["", "engine.prefix_bytes=10000"], ids=["default", "little"])
 def test_a_run_is_the_same(train: Train, without: tuple[Models, RunStore], change: str) -> None:
     done = train(recipe(*filter(None, [change])))
@@ -55,5 +56,6 @@ def test_a_run_is_the_same(train: Train, without: tuple[Models, RunStore], chang
     same(done, without)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same(tmp_path: Path, without: tuple[Models, RunStore]) -> None:
     same(cut_off_and_resumed(recipe(), tmp_path, at=5), without)
