@@ -117,7 +117,7 @@ def test_solves_a_bandit(objective: Objective) -> None:
     assert bool((best_arm > 0.9).all()) == ("bandit" not in objective.exceptions), best_arm
 
 
-def probability_of_best_arm(objective: Objective, *, bandits: int = 6, pulls: int = 16, batches: int = 100) -> Tensor:
+def probability_of_best_arm(objective: Objective, *, bandits: int = 6, pulls: int = 16, batches: int = 50) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     reward_BA = torch.stack([torch.tensor([0.0, 0.3, 0.6, 1.0]).roll(b) for b in range(bandits)])
     logits_BA = torch.zeros(bandits, 4, requires_grad=True)

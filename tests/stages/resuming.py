@@ -60,10 +60,10 @@ def run_and_resumed_copy(recipe: Recipe, root: Path) -> tuple[tuple[Models, RunS
     It does the steps before that once, so that a draw of theirs without a key is not found.
     """
     context, copy = RunContext(recipe, torch.device("cpu")), root / "copy"
-    models = context.first_models()
-    context.check(models)
+    first = context.first_models()
+    context.check(first)
     with RunStore.create(root / "whole", recipe.name, to_tree(recipe)) as store:
-        models = Run(context, store, KeepACopy(store.folder, copy)).execute(models)
+        models = Run(context, store, KeepACopy(store.folder, copy)).execute(first)
     again = RunContext(recipe, torch.device("cpu"))
     with RunStore.open(copy) as resumed:
         found = Run(again, resumed, LiveView(lines=True)).execute(again.first_models())
