@@ -199,7 +199,6 @@ class TestAStrangersRun:
             assert code in (0, 2), text
             assert not Path("ran").exists(), words
 
-    @pytest.mark.slow
     def test_running_it_needs_consent(self, stranger: Path, recipe: str, said: Callable[..., tuple[int, str]]) -> None:
         (stranger / "recipe.yaml").write_text(RECIPES[recipe])
         (stranger / "environment.json").write_text("{}")
