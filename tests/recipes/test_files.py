@@ -370,7 +370,7 @@ trees = st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.
 
 
 @example({"stop": ["?0", "\x85", "a: b", "- x", "0 1", "1e3", "true", "", " ", "0000\x1f\x1f\x1f 0" * 20]})
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.dictionaries(st.text(min_size=1), trees, max_size=4))
 @pytest.mark.slow
 def test_everything_that_a_tree_can_hold_survives_yaml(tree: dict[str, Any]) -> None:

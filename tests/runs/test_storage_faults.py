@@ -4,6 +4,7 @@ cause is gone a resumed run that ends bit for bit like one that was left alone.
 
 import contextlib
 import errno
+import gc
 import os
 import re
 import resource
@@ -191,6 +192,7 @@ def small_disk(here: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip(f"this machine allows no small file system to be mounted: {mounted.stderr.strip()}")
     yield disk
+    gc.collect()  # what has a failed run's files open, in a circle with its traceback
     subprocess.run(["umount", str(disk)], check=True)
 
 
