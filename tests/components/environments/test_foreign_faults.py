@@ -2,9 +2,16 @@
 
 import asyncio
 import os
+import socket
+import subprocess
+import sys
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,6 +19,7 @@ from posttrain.components.environments import EnvironmentFailed, Outcome
 from posttrain.components.environments.foreign import Foreign
 from posttrain.errors import AlarmStop
 from posttrain.grading.calls import MOST_CALLS
+from posttrain.types import Task
 from tests.components.environments.test_foreign import Story, story
 
 NAMES = [
@@ -239,3 +247,77 @@ def test_a_server_gets_the_import_path_and_the_variables_that_are_named(
     monkeypatch.setenv("SECRET_KEY", "hidden")
     server = replace(world("mcp", folder, 30.0), arguments={"environment": ["SHOP_URL"]})
     assert texts(asyncio.run(story(server, [CALL.format("fine")]))) == ["\nbeside distant there -\n"]
+
+
+OPENENV = """
+import os, sys, uvicorn
+from openenv.core import Action, Environment, Observation, State
+from openenv.core.env_server.http_server import create_fastapi_app
+class Say(Action):
+    message: str
+class Heard(Observation):
+    echo: str
+class Echo(Environment):
+    SUPPORTS_CONCURRENT_SESSIONS = True
+    def reset(self, seed=None, episode_id=None, **more): return Heard(echo=f"seed {seed}")
+    def step(self, action, timeout_s=None, **more):
+        return Heard(echo=action.message, reward=1.0, done=action.message == "end")
+    @property
+    def state(self): return State()
+app = create_fastapi_app(Echo, Say, Heard, max_concurrent_envs=8)
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="error")
+"""
+
+
+@contextmanager
+def openenv_server(folder: Path, port: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """A real server, once it listens."""
+    (folder / "echo_server.py").write_text(OPENENV)
+    process = subprocess.Popen([sys.executable, "echo_server.py", str(port)], cwd=folder)
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert process.poll() is None and time.monotonic() < until
+                time.sleep(0.1)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_real_server_of_openenv_that_dies_ends_its_episodes_and_stops_the_run(folder: Path) -> None:
+    """With kill -9, in the middle of an episode; once it is up again, episodes go on."""
+    pytest.importorskip("openenv.core")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"openenv:http://127.0.0.1:{port}"
+    world = Foreign(source=address, arguments={"field": "message"}, step_seconds=120.0, memory_mib=None)
+    heard = ["\nhello\n", "\nend\n"]
+    task = Task(key="a", prompt="Go.")
+
+    async def cut_off(server: "subprocess.Popen[bytes]") -> None:
+        async with world.open(task, Random(0).random) as one, world.open(task, Random(1).random) as other:
+            assert [one.begin().text.strip(), other.begin().text.strip()] == [
+                f"seed {zlib.crc32(b'environment:a')}"
+            ] * 2
+            assert (await one.step("hello")).reward == 1.0
+            server.kill()
+            server.wait()
+            failures = await asyncio.gather(one.step("on"), other.step("on"), return_exceptions=True)
+            assert all(isinstance(failure, EnvironmentFailed) for failure in failures), failures
+
+    with openenv_server(folder, port) as server:
+        world.check([task])
+        assert texts(asyncio.run(story(world, ["hello", "end"]))) == heard
+        asyncio.run(cut_off(server))
+    with pytest.raises(AlarmStop, match=r"is down: it did not answer 4 calls.*posttrain resume RUN") as stopped:
+        asyncio.run(story(world, ["hello"]))
+    assert stopped.value.exit_code == 3
+    with openenv_server(folder, port):
+        assert texts(asyncio.run(story(world, ["hello", "end"]))) == heard
