@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from posttrain.components.environments import Episode
+from posttrain.components.rollouts._requested import Requested
 from posttrain.runs.store import RunStore, rollout_rows
 from posttrain.types import Segment, Task, Trajectory
-from posttrain.viewer.branches import add_budget, as_tree
+from posttrain.viewer.branches import add_turns, as_tree
 from tests.runs.made_runs import RECIPE
 from tests.viewer.looking import Page, browser
 
@@ -54,16 +55,16 @@ def test_turns_and_tokens_that_are_left() -> None:
     page, row = rollout(0, None, ["a", "b"])
     page["segments"][1]["turn"] = 1
     row["info"] = json.dumps({"valid_turns": [False, True], "tokens_left": [5, 1]})
-    add_budget([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
+    add_turns([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
     assert [segment["left"] for segment in page["segments"]] == ["3 turns, 5 tokens", "2 turns, 1 token"]
     limits = [{"calls": 3, "proposals": 1}, {"calls": 1, "proposals": "?"}]
     row["info"] = json.dumps({"valid_turns": [False, True], "tokens_left": [5, 1], "limits_left": limits})
-    add_budget([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
+    add_turns([page], [row], {"max_turns": 3, "budget": {"free_turns": 1}})
     first, second = [segment["left"] for segment in page["segments"]]
     assert (first, second) == ("3 turns, 5 tokens, 3 calls, 1 proposal", "2 turns, 1 token, 1 call")
     assert page["in_turns"]
     row["info"] = "no JSON"
-    add_budget([page], [row], {})
+    add_turns([page], [row], {})
     assert [segment["left"] for segment in page["segments"]] == ["", ""]
 
 
@@ -83,15 +84,51 @@ def test_the_page(tmp_path: Path) -> None:
             stop_reason="length",
             sample=sample,
             parent=None if not sample else 0,
-            facts=(Episode(valid_turns=(True, True), tokens_left=(4, 3), limits_left=({"calls": 2}, {"calls": 1})),),
+            facts=(
+                Episode(valid_turns=(True, False), tokens_left=(4, 3), limits_left=({"calls": 2}, {"calls": 1})),
+                Requested(requests=(request,)),
+            ),
         )
 
+    request = {"turn": 1, "role": "user", "read": [{"role": "system", "content": "Want <tea>."}], "wrote": "Hello."}
     recipe = {**RECIPE, "stages": {"rl": {"kind": "rl", "rollout": {"kind": "turns", "max_turns": 5}}}}
     with RunStore.create(tmp_path, "branched", recipe) as store:
         store.log_metrics(1, "rl", 1, {})
         store.write_rollouts(1, rollout_rows([made(0, 4), made(1, 5)], groups=[0, 0], stage="rl"))
     found = Page(browser(tmp_path).get("/runs/branched-1/steps/1/groups/0").text)
-    assert "policy, turn 0, 4 turns, 4 tokens, 2 calls left" in found.text
+    assert "policy, turn 0, 4 turns, 4 tokens, 2 calls left, valid" in found.text
+    assert "policy, turn 1, 3 turns, 3 tokens, 1 call left, not valid" in found.text
+    hidden = found.with_class("hidden-facts")
+    assert len(hidden) == 2 and not any("open" in attributes for attributes in hidden)
+    assert "What user read and wrote in turn 1, hidden from the policy" in found.text
+    assert "Want <tea>." in found.text and "requests" not in found.text
     assert "environment, turn 1" in found.text
     assert "rollout 1, branched off 0" in found.text and "2 tokens as in rollout 0" in found.text
     assert [a["style"] for a in found.with_class("branch")] == ["--level:1"]
+
+
+def test_turns_count_by_actor_and_have_their_state_and_what_others_read() -> None:
+    """Two agents alternate and count together: the record has turns 0 and 2 of one, and 1 of another."""
+    page, row = rollout(0, None, ["a", "b", "c"])
+    for place, segment in enumerate(page["segments"]):
+        segment.update(turn=place, actor="bob" if place == 1 else "policy")
+    page["segments"].append({"actor": "environment", "length": 1, "turn": 2, "text": "seen"})
+    row["segments"] = [row["segments"][0], *[dict(segment) for segment in page["segments"]]]
+    asked = {"turn": 2, "role": "user", "read": [{"role": "system", "content": "Your goal is tea."}], "wrote": "Hello."}
+    row["info"] = json.dumps({"valid_turns": [True, False, True], "requests": [asked, "no request"]})
+    add_turns([page], [row], {})
+    assert [segment["turn"] for segment in page["segments"]] == [0, 0, 1, 2]
+    assert [segment["valid"] for segment in page["segments"]] == [True, False, True, None]
+    assert [len(segment["requests"]) for segment in page["segments"]] == [0, 0, 1, 0]
+    assert page["segments"][2]["requests"][0]["read"] == [{"role": "system", "text": "Your goal is tea."}]
+
+
+def test_limits_and_states_of_an_agent_of_a_game_are_those_of_its_own_turns() -> None:
+    page, row = rollout(0, None, ["a", "b"])
+    for place, segment in enumerate(page["segments"]):
+        segment["turn"] = 2 * place + 1
+    row["info"] = json.dumps({"valid_turns": [True, False], "tokens_left": [9, 4]})
+    add_turns([page], [row], {"max_turns": 6})
+    assert [segment["turn"] for segment in page["segments"]] == [0, 1]
+    assert [segment["left"] for segment in page["segments"]] == ["4 turns, 9 tokens", "2 turns, 4 tokens"]
+    assert [segment["valid"] for segment in page["segments"]] == [True, False]

@@ -1,10 +1,11 @@
-"""A group as a tree: each rollout below the one that it branched off, and what a budget leaves after each turn."""
+"""A group as a tree: each rollout below the one that it branched off, and what is known of each turn."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from posttrain.errors.foreign import parse_json
+from posttrain.viewer.facts import as_text
 
 Page = dict[str, Any]
 
@@ -54,44 +55,88 @@ def _alike(row: Mapping[str, Any], parent: Mapping[str, Any]) -> int:
     return count
 
 
-def add_budget(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], rollout: Mapping[str, Any]) -> None:
+def add_turns(rollouts: Sequence[Page], rows: Sequence[Mapping[str, Any]], rollout: Mapping[str, Any]) -> None:
     """Mark the segments of rollouts of several turns: `rollout` is their part of the recipe.
 
-    A rollout is ``in_turns`` if it has more than one; a turn of a model has ``left``, such as ``3 turns, 20 tokens``,
-    with what limits of the environment left: ``1 call``.
+    A rollout is ``in_turns`` if it has more than one. The ``turn`` of a segment becomes the number of its actor's own
+    turns before it, since two agents that alternate count together. A turn of a model has ``left``, such as ``3 turns,
+    20 tokens``, with what limits of the environment left: ``1 call``; ``valid``, None where the record has not whether
+    it was; and ``requests``, what other roles read and wrote before it was over.
     """
     budget = rollout.get("budget")
     free = budget.get("free_turns", 0) if isinstance(budget, dict) else 0
     most = rollout.get("max_turns")
     for page, row in zip(rollouts, rows, strict=True):
         page["in_turns"] = any(segment["turn"] for segment in row["segments"])
-        valid, tokens, limits = _of_episode(row["info"])
-        invalid = list(accumulate(not own for own in valid))
+        episode = _of_episode(row["info"])
+        invalid = list(accumulate(not own for own in episode.valid))
+        together, own_turns = _numbered(row["segments"])
         for segment in page["segments"]:
-            turn, segment["left"] = segment["turn"], ""
-            if segment["actor"] in ("prompt", "environment") or not 0 <= turn < len(invalid):
+            number, actor = segment["turn"], segment["actor"]
+            segment.update(left="", valid=None, requests=[])
+            segment["turn"] = own_turns.get((actor, number), together.get(number, number))
+            if actor in ("prompt", "environment"):
                 continue
-            left = most - (turn + 1 - min(free, invalid[turn])) if isinstance(most, int) else None
+            turn = together.get(number, number)
+            segment["requests"] = [own for own in episode.requests if own["turn"] == turn]
+            if not 0 <= turn < len(invalid):
+                continue
+            segment["valid"] = episode.valid[turn]
+            left = most - (number + 1 - min(free, invalid[turn])) if isinstance(most, int) else None
             parts = [] if left is None or left < 0 else [_counted(left, "turn")]
-            parts += [_counted(tokens[turn], "token")] if turn < len(tokens) else []
-            own = limits[turn] if turn < len(limits) and isinstance(limits[turn], dict) else {}
+            parts += [_counted(episode.tokens[turn], "token")] if turn < len(episode.tokens) else []
+            limits = episode.limits[turn] if turn < len(episode.limits) else None
+            own = limits if isinstance(limits, dict) else {}
             parts += [_counted(count, str(name).removesuffix("s")) for name, count in own.items() if type(count) is int]
             segment["left"] = ", ".join(parts)
 
 
-def _of_episode(info: str | None) -> tuple[list[bool], list[int], list[Any]]:
-    """Whether each turn was valid, and the tokens, and what else, it left; empty where the record has none."""
+def _numbered(segments: Sequence[Mapping[str, Any]]) -> tuple[dict[int, int], dict[tuple[str, int], int]]:
+    """The places of turn numbers among those of all models that wrote, and among those of each."""
+    written = [(s["actor"], s["turn"]) for s in segments if s["actor"] not in ("prompt", "environment")]
+    together = {turn: place for place, turn in enumerate(sorted({turn for _, turn in written}))}
+    own = {
+        (actor, turn): place
+        for actor in {actor for actor, _ in written}
+        for place, turn in enumerate(sorted({turn for other, turn in written if other == actor}))
+    }
+    return together, own
+
+
+class _Episode(NamedTuple):
+    """What the record has of the turns of a rollout; empty where it has nothing."""
+
+    valid: Sequence[bool] = ()
+    tokens: Sequence[int] = ()
+    limits: Sequence[Any] = ()
+    requests: Sequence[Page] = ()
+
+
+def _of_episode(info: str | None) -> _Episode:
     try:
         found = parse_json(info or "{}", constants=True)
     except ValueError:
-        return [], [], []
+        return _Episode()
     own = found if isinstance(found, dict) else {}
-    valid, left, limits = (own.get(name) for name in ("valid_turns", "tokens_left", "limits_left"))
-    return (
+    valid, left, limits, requests = (own.get(n) for n in ("valid_turns", "tokens_left", "limits_left", "requests"))
+    return _Episode(
         [bool(value) for value in valid] if isinstance(valid, list) else [],
         left if isinstance(left, list) and all(isinstance(value, int) for value in left) else [],
         limits if isinstance(limits, list) else [],
+        [_request(request) for request in requests if isinstance(request, dict)] if isinstance(requests, list) else [],
     )
+
+
+def _request(request: Mapping[str, Any]) -> Page:
+    """A request as texts: the role, each message that it read, and what it wrote."""
+    read = request.get("read")
+    messages = [one for one in read if isinstance(one, dict)] if isinstance(read, list) else []
+    return {
+        "turn": request.get("turn"),
+        "role": str(request.get("role", "")),
+        "read": [{"role": str(one.get("role", "")), "text": as_text(one.get("content"))} for one in messages],
+        "wrote": as_text(request.get("wrote")),
+    }
 
 
 def _counted(count: int, unit: str) -> str:

@@ -1,9 +1,12 @@
 """The facts of a rollout as text: what an environment measured, what a critic wrote, where a tree branched."""
 
-from typing import Any
+from typing import Any, Final
 
 from posttrain.errors.foreign import parse_json
 from posttrain.runs.readings import number
+
+ELSEWHERE: Final = ("requests",)
+"""Entries that are shown with the turns (`posttrain.viewer.branches`), hidden at first."""
 
 
 def facts(info: str | None) -> list[dict[str, str]]:
@@ -16,7 +19,11 @@ def facts(info: str | None) -> list[dict[str, str]]:
         return [{"name": "", "text": info}]
     if not isinstance(entries, dict):
         return [{"name": "", "text": as_text(entries)}]
-    return [{"name": str(name).replace("_", " "), "text": as_text(value)} for name, value in entries.items()]
+    return [
+        {"name": str(name).replace("_", " "), "text": as_text(value)}
+        for name, value in entries.items()
+        if name not in ELSEWHERE
+    ]
 
 
 def as_text(value: Any, level: int = 0) -> str:

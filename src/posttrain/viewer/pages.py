@@ -14,7 +14,7 @@ from posttrain.runs.summary import correct_at, describe_gain, summarize
 from posttrain.runs.token_text import TokenTexts
 from posttrain.statistics.paired import paired_difference
 from posttrain.viewer import questions
-from posttrain.viewer.branches import add_budget, as_tree
+from posttrain.viewer.branches import add_turns, as_tree
 from posttrain.viewer.database import Row
 from posttrain.viewer.differences import difference
 from posttrain.viewer.facts import facts
@@ -135,7 +135,7 @@ def group(
         ]
         stage = tree.get("stages", {}).get(rows[0]["stage"])
         own = stage.get("rollout") if isinstance(stage, dict) else None
-        add_budget(rollouts, rows, own if isinstance(own, dict) else {})
+        add_turns(rollouts, rows, own if isinstance(own, dict) else {})
         opening = _shared_prompt(rollouts, rows)
         rollouts = as_tree(rollouts, rows, opened=bool(opening))
         pictured = [dict(rows[0])]

@@ -18,6 +18,7 @@ from posttrain.components.environments._foreign.tools import of_method
 from posttrain.components.environments._foreign.users import REPLIES, User
 from posttrain.components.environments.corridor import Corridor
 from posttrain.components.environments.foreign import Foreign, Visit
+from posttrain.components.rollouts._requested import Requested
 from posttrain.components.rollouts.summarized import Summarized
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampling
@@ -214,6 +215,21 @@ def test_hidden_facts_are_in_the_context_of_the_user_alone(monkeypatch: pytest.M
     decoded = [ScriptedSampler("policy").decode(s.token_ids) for s in rollout.segments]
     assert "cancel a." in decoded[2] and not any("hurry" in text for text in decoded)
     assert {s.actor for s in rollout.segments if s.trained} == {"policy"}
+
+
+@pytest.mark.usefixtures("retail")
+def test_what_a_user_read_is_in_the_record_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout, customer = talked(["Cancel a.", "Thanks. ###STOP###"], monkeypatch)
+    found = next(fact for fact in rollout.facts if isinstance(fact, Requested))
+    assert [(own["turn"], own["role"], own["wrote"]) for own in found.requests] == [
+        (0, "user", "Cancel a."),
+        (1, "user", "Thanks. ###STOP###"),
+    ]
+    read = [message for own in found.requests for message in own["read"]]
+    assert read == [dict(message) for message in customer.read[-1]], "each message once, in order"
+    assert sum(HIDDEN in message["content"] for message in read) == 1
+    silent, _ = talked([], monkeypatch)
+    assert silent.failure and not any(isinstance(fact, Requested) for fact in silent.facts)
 
 
 @pytest.mark.usefixtures("retail")

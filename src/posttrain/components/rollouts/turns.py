@@ -34,8 +34,6 @@ from posttrain.components.environments import (
     EpisodeChanged,
     Observation,
     Outcome,
-    Request,
-    Writer,
     with_opening,
 )
 from posttrain.components.rollouts import Rollout
@@ -43,9 +41,10 @@ from posttrain.components.rollouts._allowed import Allowed, masked_sampler, sche
 from posttrain.components.rollouts._budget import Budget
 from posttrain.components.rollouts._continued import continued, record_of
 from posttrain.components.rollouts._race import Race
+from posttrain.components.rollouts._requested import Writers
 from posttrain.components.rollouts._segments import sampled_segment, sampler_of
 from posttrain.engines import Idling, Sampler, Sampling
-from posttrain.errors import NoAnswer, UserError
+from posttrain.errors import UserError
 from posttrain.types import Group, IntArray, Message, Segment, StopReason, Task, Trajectory
 
 
@@ -155,11 +154,12 @@ class Turns(Rollout):
         race: Race | None,
         others: Mapping[str, Sampler],
     ) -> Trajectory:
-        progress = _Progress(prompt=task.prompt, left=self.budget.limit(lambda: sampler.bind("budget").uniform()))
+        writers = Writers(samplers={role: other.bind() for role, other in others.items()})
+        left = self.budget.limit(lambda: sampler.bind("budget").uniform())
+        progress = _Progress(prompt=task.prompt, left=left, writers=writers)
         failure = ""
         try:
-            write = _writer({role: other.bind() for role, other in others.items()})
-            async with self.environment.open(task, sampler.uniform, record_of(sampler), write) as instance:
+            async with self.environment.open(task, sampler.uniform, record_of(sampler), writers.write) as instance:
                 await self._play(task, instance, progress, sampler, given, race)
                 await instance.finish()
                 progress.end(instance)
@@ -179,7 +179,7 @@ class Turns(Rollout):
             segments=tuple(progress.segments),
             stop_reason=progress.stop_reason,
             sample=sample,
-            facts=(progress.episode,),
+            facts=(progress.episode, *writers.facts),
             failure=failure,
         )
 
@@ -301,6 +301,8 @@ class _Progress:
     """Whether its environment did not repeat what it had answered."""
     left: int | None = None
     """Tokens that are left of a limit in all."""
+    writers: Writers
+    """The other roles."""
 
     @property
     def token_ids(self) -> IntArray:
@@ -309,6 +311,7 @@ class _Progress:
 
     def take(self, segment: Segment, outcome: Outcome) -> None:
         """Add a turn of the model and its outcome."""
+        self.writers.turn += 1
         self.segments.append(segment)
         if self.left is not None:
             self.left = max(self.left - len(segment), 0)
@@ -326,22 +329,6 @@ class _Progress:
         """Add the measures and the verdict of the environment."""
         self.episode = replace(self.episode, measures=instance.measures())
         self.episode = replace(self.episode, verdict=instance.verdict())
-
-
-def _writer(others: Mapping[str, Sampler]) -> Writer:
-    """Has a role write what is requested, or raises `EnvironmentFailed`."""
-
-    async def write(request: Request) -> str:
-        if request.role not in others:
-            raise EnvironmentFailed(f"the role '{request.role}' is to write, which the environment does not declare")
-        sampling = Sampling(max_tokens=request.max_tokens)
-        try:
-            (text,) = await others[request.role].write(request.prompt, 1, sampling)
-        except NoAnswer as error:
-            raise EnvironmentFailed(f"the role '{request.role}' gave no answer: {error}") from error
-        return text
-
-    return write
 
 
 def _prompt(prompt: str | tuple[Message, ...], sampler: Sampler) -> Segment:
