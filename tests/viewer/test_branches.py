@@ -100,7 +100,7 @@ def test_the_page(tmp_path: Path) -> None:
     assert "policy, turn 1, 3 turns, 3 tokens, 1 call left, not valid" in found.text
     hidden = found.with_class("hidden-facts")
     assert len(hidden) == 2 and not any("open" in attributes for attributes in hidden)
-    assert "What user read and wrote in turn 1, hidden from the policy" in found.text
+    assert "What user read and wrote, turn 1, hidden from the policy" in found.text
     assert "Want <tea>." in found.text and "requests" not in found.text
     assert "environment, turn 1" in found.text
     assert "rollout 1, branched off 0" in found.text and "2 tokens as in rollout 0" in found.text
