@@ -1,7 +1,9 @@
 """Laws of the curricula, for every member on arrival."""
 
+import asyncio
 import json
 import random
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,12 +17,14 @@ from posttrain.components.reducers.tokens import Tokens
 from posttrain.components.rewards.match import Match
 from posttrain.components.rollouts import Row
 from posttrain.components.rollouts.independent import Independent
+from posttrain.engines import Sampling
 from posttrain.stages.fit import Step
 from posttrain.stages.memory import pack, unpack
 from posttrain.stages.rl.choosing import Choosing
 from posttrain.training.settings import Learning
 from posttrain.types import Group, Task
-from tests.builders import trajectory
+from tests.builders import ScriptedSampler, trajectory
+from tests.components.curricula.helpers import TableProbe
 from tests.conformance._members import each, members
 
 every_member = pytest.mark.parametrize("curriculum", members(Curriculum))
@@ -36,7 +40,8 @@ def attempts_at(chosen: list[Task], step: int) -> list[Group]:
     rng = np.random.default_rng(step)
     groups = []
     for of in chosen:
-        rewards = (rng.random(4) < 1 - int(of.key[1:]) % 11 / 10).astype(float)
+        number = int(of.key[1:]) if of in POOL else zlib.crc32(of.key.encode())
+        rewards = (rng.random(4) < 1 - number % 11 / 10).astype(float)
         groups.append(Group(key=of.key, trajectories=tuple(trajectory(reward=r, of=of) for r in rewards)))
     return groups
 
@@ -73,6 +78,62 @@ def test_same_seed_same_order(curriculum: Curriculum) -> None:
 def test_resumed_is_uninterrupted(curriculum: Curriculum) -> None:
     """The state goes through JSON between any two calls, and into a curriculum made anew."""
     assert play(curriculum, between=through_json) == play(curriculum)
+
+
+class Rewriter(ScriptedSampler):
+    """A model that writes the same text whatever it reads."""
+
+    async def write(self, prompt: Any, n: int, sampling: Sampling) -> list[str]:
+        return ["What is 2+3?"] * n
+
+
+class Measured(TableProbe):
+    """What a curriculum may measure, as functions of the task and of the ids of its prompt."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            rewards=lambda task: [float(number < 4 - int(task.key[1:]) % 5) for number in range(4)],
+            scores=lambda task: int(task.key[1:]) % 7 / 7,
+            states=lambda ids: np.cos(np.outer(np.arange(1, len(ids) + 1), [1.0, 2.0, 3.0]) * float(sum(ids))),
+        )
+
+    @property
+    def samplers(self) -> dict[str, Any]:
+        return {role: Rewriter(role) for role in ("policy", "text")}
+
+
+def looked(curriculum: Curriculum, *, between: Callable[[State], State] = dict) -> tuple[list[list[str]], list[Any]]:
+    """Keys of the tasks of each step where it looks before it chooses, and what it measured."""
+    state, chosen_keys, probe = curriculum.start(), [], Measured()
+    for step in range(6):
+        before = json.dumps(pack(state))
+        at = {"seed": 0, "step": step}
+        first = asyncio.run(curriculum.look(between(state), POOL, probe, 4, **at))
+        again = asyncio.run(curriculum.look(state, POOL, Measured(), 4, **at))
+        assert json.dumps(pack(first)) == json.dumps(pack(again)), "a look is a function of its arguments"
+        assert json.dumps(pack(state)) == before, "and changes none of them"
+        state, chosen = curriculum.select(between(first), POOL, 4, **at)
+        assert len(chosen) == 4
+        chosen_keys.append([pick.task.key for pick in chosen])
+        state = curriculum.observe(between(state), attempts_at([pick.task for pick in chosen], step))
+    return chosen_keys, probe.asked
+
+
+@every_member
+def test_a_look_repeats_and_is_resumed(curriculum: Curriculum) -> None:
+    """Draws of the process do not matter to it, and a state that went through JSON measures and chooses the same."""
+    random.seed(1), np.random.seed(1)
+    first = looked(curriculum)
+    random.seed(2), np.random.seed(2)
+    assert looked(curriculum, between=through_json) == first
+
+
+@pytest.mark.parametrize("kind", Curriculum.kinds())
+def test_what_looks_measures(kind: str) -> None:
+    """Others leave the run alone. `evolved` makes its tasks from the rollouts of the training itself."""
+    own = Curriculum.find(kind)()
+    looks = type(own).look is not Curriculum.look
+    assert bool(looked(own)[1]) == (looks and kind != "evolved")
 
 
 class Counted(Sequence[Task]):

@@ -104,7 +104,7 @@ def test_a_model_reads_what_its_player_sees_and_acts(game: type[Pennies], place:
         seen = world.step("tails")
         assert seen.request is not None and seen.request[0]["content"].startswith(f"player {1 - place}\n")
         last = world.reply("I take heads.")
-    assert last.terminated and last.reward == (-1.0 if place == 0 else 1.0)
+    assert last.terminated and last.reward == (-1.0 if place == 0 else 1.0) and last.other == -last.reward
 
 
 def test_a_script_acts_and_without_one_it_is_drawn(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_model_plays_the_other_agent_of_pettingzoo(place: int) -> None:
         assert seen.request is not None and seen.request[0]["content"].startswith("you are a")
         assert world.reply("1").text == "you are b"
         last = world.step("2")
-    assert last.terminated and last.reward == 1.0
+    assert last.terminated and last.reward == 1.0 and last.other == -1.0
 
 
 def test_roles_of_both_libraries() -> None:
@@ -200,5 +200,6 @@ def test_the_libraries_themselves(source: str, module: str) -> None:
                 break
             requests += seen.request is not None
             seen = world.reply("0") if seen.request else world.step((seen.legal or ["?"])[0])
-        assert seen.terminated and requests
+            assert seen.other is None or seen.terminated
+        assert seen.terminated and requests and seen.other is not None
         world.close()

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from posttrain.components.environments import Environment, Episode, Instance, Outcome
+from posttrain.components.environments._foreign.open_spiel import OpenSpiel
+from posttrain.components.environments._foreign.pettingzoo import PettingZoo
 from posttrain.components.environments._foreign.serving import Served
 from posttrain.components.environments._foreign.textarena import TextArena
 from posttrain.components.environments.bargain import Bargain
@@ -23,6 +25,8 @@ from posttrain.engines import Sampling
 from posttrain.errors import UserError
 from posttrain.types import Group, Task, Trajectory
 from tests.builders import score
+from tests.components.environments.test_opponents import InTurn
+from tests.components.environments.test_opponents import Turns as Numbers
 from tests.components.environments.test_users import Bargain as Secrets
 from tests.components.rollouts.test_dialogue import Scripted
 from tests.components.rollouts.test_dialogue_tree import turn
@@ -190,6 +194,56 @@ def test_a_game_of_textarena_shows_each_player_its_own_secret_once() -> None:
     assert read[0] == "Bargain.\n(secret 0)\n" and read[1] == "Bargain.\n(secret 1)<a>\n"
     assert read[2] == "Bargain.\n(secret 0)\na\n<a><b>\n" and read[3].endswith("b\n<b><c>\n")
     assert verdicts((alice, bob)) == [(1.0, True), (0.0, False)]
+
+
+class Seated(Local):
+    """An episode of a stand-in of OpenSpiel or PettingZoo in this process."""
+
+    async def start(self) -> None:
+        argument = {"source": "open_spiel:stand_in", "arguments": {}, "view": "text", "calls": "hermes"}
+        self.served = Served({**argument, "characters": 1000})
+        made = {"open_spiel": lambda: OpenSpiel(InTurn(), "role:bob"), "pettingzoo": self._of_pettingzoo}
+        self.served._made = made[self._rules.source.partition(":")[0]]  # type: ignore[method-assign, assignment]
+        self._first = self._observed(await self.order("reset", seed=0, chance=0, fields={}))
+
+    @staticmethod
+    def _of_pettingzoo() -> PettingZoo:
+        return PettingZoo(Numbers(), "text", "role:bob")
+
+
+class Seats(Stands):
+    """The same for both libraries."""
+
+    def instance(self, task: Task, draw: Any) -> Instance:
+        return Seated(self, [], task, 0)
+
+    def with_other(self, role: str) -> Environment:
+        return Seats(source=self.source, user=f"role:{role}")
+
+
+MOVES = {
+    "open_spiel:pennies": ("heads", "tails", "player 0", "player 1", (-1.0, 1.0)),
+    "pettingzoo:numbers": ("2", "0", "you are a", "you are b", (2.0, -2.0)),
+}
+"""Moves of the first and the second player, what each sees, and what each gets."""
+
+
+@pytest.mark.parametrize("source", MOVES)
+def test_both_players_of_other_libraries_have_their_own_results_and_change_places(source: str) -> None:
+    first, second, seen, others, (own, other) = MOVES[source]
+    rollout = Game(environment=Seats(source=source), n=1)
+    (alice, bob), [read] = played([first, second], None, rollout)
+    assert verdicts((alice, bob)) == [(own, own >= 1.0), (other, other >= 1.0)]
+    assert seen in read[0] and others not in read[0] and others in read[1] and seen not in read[1]
+    assert [[s.text for s in t.segments if s.trained] for t in (alice, bob)] == [[first], [second]]
+    against = replace(rollout, partner="bob", swapped=True)
+    for number, moves, value in ((0, (first, second), own), (1, (second, first), other)):
+        writers = {"policy": Scripted([moves[0]]), "bob": Scripted([moves[1]])}
+        begun = against.begun(TASK, writers, ("exchange", number), number)
+        [learned] = rollouts_of(asyncio.run(begun.finish()), number, both=True)
+        assert learned.learners == {"policy"} and verdicts([learned]) == [(value, value >= 1.0)]
+        assert [s.text for s in learned.segments if s.trained] == [moves[0]]
+        assert (others if number else seen) in learned.segments[0].text
 
 
 @pytest.mark.slow
