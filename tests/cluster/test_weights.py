@@ -1,6 +1,7 @@
 """Weights reach another process whole, or not at all."""
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,20 @@ from posttrain.cluster._actors import Replicas
 from posttrain.cluster._members import Member
 from posttrain.cluster._session import ENOUGH, Processes
 from posttrain.cluster._store import check_room
-from posttrain.cluster._weights import Buffer, Mapped, Sent, Shared, Version, digest_of, read, size_of, write, write_at
+from posttrain.cluster._weights import (
+    Buffer,
+    Mapped,
+    Sent,
+    Shared,
+    Version,
+    digest_of,
+    read,
+    size_of,
+    tensors_of,
+    without_weights,
+    write,
+    write_at,
+)
 from posttrain.cluster.ray import Ray
 from posttrain.engines.native import Native
 from posttrain.errors import RunFailed, UserError
@@ -85,6 +99,35 @@ def test_a_copy_computes_with_the_buffer_itself(two: tuple[Policy, Policy]) -> N
     with pytest.raises(RunFailed, match="arrived with the digest"):
         shared.take(version, with_base=True)
     sent.buffer.close()
+
+
+def test_a_copy_is_made_without_weights_and_has_those_of_the_version_that_comes(two: tuple[Policy, Policy]) -> None:
+    """What is tied stays tied, another order of elements too, and what is trained is trained."""
+    pytest.importorskip("ray")
+    one, _ = two
+    first, *others = one.parameters()
+    others[0].requires_grad_(False)
+    one.register_parameter("again", others[1])
+    last = next(parameter for parameter in reversed(others) if parameter.dim() == 2)
+    with torch.no_grad():
+        last.set_(last.detach().t().contiguous().t())  # type: ignore[call-overload]
+    content = without_weights(one)
+    assert memory_of(first) not in content and memory_of(first) in pickle.dumps(one)
+    copy = pickle.loads(content)
+    forms = [(type(own), own.shape, own.stride(), own.dtype, own.requires_grad) for own in tensors_of(one)]
+    assert [(type(own), own.shape, own.stride(), own.dtype, own.requires_grad) for own in tensors_of(copy)] == forms
+    assert len(dict(copy.named_parameters(remove_duplicate=False))) == len(forms) + 1
+    assert list(copy.tokenizer.encode("ab")) == list(one.tokenizer.encode("ab"))
+    sent, mapped = Sent("p"), Mapped()
+    version = sent.now(one)
+    Shared(copy, mapped.array("p", sent.buffer.path), version).take(version, True)
+    assert digest_of(copy) == digest_of(one)
+    sent.buffer.close()
+
+
+def memory_of(tensor: torch.Tensor) -> bytes:
+    """Some bytes of a tensor."""
+    return bytes(tensor.detach().reshape(-1).view(torch.uint8)[:64].numpy())
 
 
 def test_a_version_with_another_digest_is_an_error(two: tuple[Policy, Policy]) -> None:

@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from posttrain.cluster._members import Member, Settings, draining
 from posttrain.cluster._store import put
-from posttrain.cluster._weights import Buffer, Sent, Version
+from posttrain.cluster._weights import Buffer, Sent, Version, without_weights
 from posttrain.engines import Engine
 from posttrain.errors import RunFailed, UserError
 
@@ -337,7 +337,7 @@ class Processes:
         """
         import ray
 
-        name, dumps = version.name, cast(Any, ray.cloudpickle.dumps)
+        name = version.name
         late = [member for member in members if member.has.get(name) != version.key]
         due = [member for member in late if later and member.is_near and member.bases.get(name) == version.base]
         known = [member for member in due if name in member.due and member.due[name][0].key == version.key]
@@ -350,7 +350,7 @@ class Processes:
         size = version.bytes + (version.base_bytes if any(new.values()) else 0)
         content = None
         if any(version.name not in member.has for member in late):
-            content = put(self.settings, policy, dumps(policy))
+            content = without_weights(policy)
         far = None
         if not all(member.is_near for member in late):
             far = put(self.settings, policy, buffer.array[:size])

@@ -15,8 +15,10 @@ Digests are against mistakes (an older version, a buffer that was overwritten), 
 which reads memory faster than it is copied.
 """
 
+import io
 import mmap
 import os
+import pickle
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -75,6 +77,38 @@ def frozen_of(policy: Policy, names: Collection[str]) -> list[Tensor]:
 
 def _bytes_of(tensor: Tensor) -> Any:
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+
+
+def without_weights(policy: Policy) -> bytes:
+    """A policy as bytes in which parameters and buffers have their forms only: a version of them is what comes next.
+
+    Their content would be the most of it, once more for each reader, and would be replaced at once.
+    """
+    from ray import cloudpickle as untyped
+
+    cloudpickle: Any = untyped
+    left_out = {id(tensor) for tensor in tensors_of(policy)}
+
+    def reducer_override(pickler: Any, found: Any) -> Any:
+        if id(found) not in left_out:
+            return cloudpickle.Pickler.reducer_override(pickler, found)
+        form = tuple(found.shape), found.stride(), found.dtype
+        return _empty, (*form, found.requires_grad, isinstance(found, nn.Parameter), dict(vars(found)))
+
+    into = io.BytesIO()
+    pickler = type("Pickler", (cloudpickle.Pickler,), {"reducer_override": reducer_override})
+    pickler(into, protocol=pickle.HIGHEST_PROTOCOL).dump(policy)
+    return into.getvalue()
+
+
+def _empty(
+    shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, learned: bool, named: bool, state: Any
+) -> Tensor:
+    """A tensor whose memory is not touched."""
+    made: Tensor = torch.empty_strided(shape, stride, dtype=dtype)
+    made = nn.Parameter(made, requires_grad=learned) if named else made.requires_grad_(learned)
+    vars(made).update(state)
+    return made
 
 
 def size_of(policy: Policy) -> int:
