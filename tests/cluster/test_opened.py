@@ -140,6 +140,7 @@ def test_nobody_else_comes_to_the_token_while_ray_starts(tmp_path: Path, monkeyp
     calls = list[Path]()
 
     def init(**options: Any) -> None:
+        assert options["include_dashboard"] is False
         calls.append(Path(options["_temp_dir"]))
         calls[-1].mkdir(exist_ok=True)
         calls[-1].chmod(0o777)

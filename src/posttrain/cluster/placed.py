@@ -62,7 +62,8 @@ class Placed(Cluster):
     weights, gradients and optimizer where they train. A call that has one process has a whole model, as has what
     generates."""
     store_mb: PositiveInt = 256
-    """Limit of the object store in MiB. Models that are larger are refused: Ray would write the rest to the disk."""
+    """Limit in MiB of the object store, by which weights go to other machines, and models to sharded learners. Larger
+    ones are refused: Ray would write the rest to the disk."""
 
     def __post_init__(self) -> None:
         for call, numbers in self.calls.items():

@@ -69,7 +69,8 @@ class Ray(Cluster):
     """Whether each learner has a part of weights, gradients and optimizer only (``fsdp``), or learners have whole
     models and the first one the optimizer (``none``)."""
     store_mb: PositiveInt = 256
-    """Limit of the object store in MiB. Models that are larger are refused: Ray would write the rest to the disk."""
+    """Limit in MiB of the object store, by which weights go to other machines, and models to sharded learners. Larger
+    ones are refused: Ray would write the rest to the disk."""
 
     @property
     def processes(self) -> int:
