@@ -65,9 +65,7 @@ def test_sampled_ahead_a_step_is_the_longer_of_both() -> None:
     assert found.idle["own"] == pytest.approx(1 - 6.7 / (6.7 + 4.2 * 0.25))
     brought = replace(FOUND, shared=replace(FOUND.shared, weights=0.15))
     assert forecast(brought, 1, 1, 1).seconds == pytest.approx(6.55 + 4.2 * 0.25), "weights are taken by the sampler"
-    assert found.memory["sampler"] == (500 + 2 * 240 - 200) * MB, (
-        "two versions, with a form for decoding and a buffer each"
-    )
+    assert found.memory["sampler"] == (500 + 2 * 240) * MB, "two versions, with a form for decoding and a buffer each"
     assert found.memory["own"] == (725 + 2 * 120) * MB
     crowded = forecast(FOUND, 2, 2, 1)
     samplers, learners, once = 2 * (1 + 4 * 0.375) * 1.25, 2 * 4 * (0.625 * 1.25 + 0.13125), (1 + 0.5) * 1.25 + 0.2

@@ -44,8 +44,6 @@ ENUMERATED: Final = 1024
 """Pairs of numbers of samplers and learners up to which all are tried."""
 EXCHANGED: Final = 11
 """Bytes of a weight that an exchange of gradients takes in the run's own process: measured."""
-ARRIVAL: Final = 5 / 3
-"""Copies of the weights that the first arrival of a model takes besides, and later copies find free: measured."""
 OWN, SAMPLER, LEARNER = "own", "sampler", "learner"
 
 
@@ -308,7 +306,7 @@ def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
     versions = lag + 1 if lag else 0  # beside the copy that answers held-out tasks
     found = {
         OWN: shared[OWN] + versions * of.weights,
-        SAMPLER: shared[SAMPLER] + versions * (of.weights + of.decoding) - bool(lag) * int(ARRIVAL * of.weights),
+        SAMPLER: shared[SAMPLER] + versions * (of.weights + of.decoding),
     }
     if learners > 1:
         found[LEARNER] = shared[LEARNER]
