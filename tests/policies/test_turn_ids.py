@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from posttrain.components.environments import Draw, Environment, Instance, Observation, Outcome
 from posttrain.components.rollouts.turns import Turns
 from posttrain.engines import Sampling
+from posttrain.errors import UserError
 from posttrain.policies._byte_tokenizer import END_TOKEN_ID, write_byte_tokenizer
 from posttrain.policies.tokenizer import Tokenizer
 from posttrain.training.packing import example_of
@@ -98,3 +100,16 @@ def test_ids_learned_are_ids_sampled(template: str, speaker: str, tmp_path: Path
     assert len(seen) == TURNS - 1 and not any(s.trained for s in seen)
     for turn, segment in enumerate(seen):
         assert f"seen {turn + 1} <think>" in sampler.decode(segment.token_ids)
+
+
+def test_a_template_that_leaves_out_what_was_sampled_is_refused_before_anything_is(tmp_path: Path) -> None:
+    write_byte_tokenizer(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text("{{ messages[-1].content }}<|end|>")
+    sampler = Thinker(Tokenizer.load(tmp_path))
+    task = Task(key="count", prompt=(Message(role="user", content="count"),))
+    several = Turns(environment=Numbers(), n=1, max_turns=2, sampling=Sampling(max_tokens=60))
+    with pytest.raises(UserError, match="leaves out what the assistant said before"):
+        asyncio.run(several.collect(task, {"policy": sampler}))
+    assert not sampler.wrote
+    [group] = asyncio.run(replace(several, max_turns=1).collect(task, {"policy": sampler}))
+    assert len(sampler.wrote) == 1 and not group.trajectories[0].failure, "one turn has no reply"

@@ -214,6 +214,18 @@ def test_a_server_is_started_four_times_in_all(monkeypatch: pytest.MonkeyPatch) 
         make("mcp:python server.py", {}, "text", "hermes")
 
 
+def test_a_tool_that_a_server_names_twice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Twice(Connection):
+        async def list_tools(self) -> Any:
+            return SimpleNamespace(tools=2 * (await super().list_tools()).tools)
+
+    library = SimpleNamespace(Client=Twice, StdioServerParameters=lambda **given: given)
+    monkeypatch.setitem(sys.modules, "mcp", library)
+    Connection.broken = 0
+    with pytest.raises(UserError, match=r"it has two tools of one name: \['look', 'look'\]"):
+        make("mcp:python server.py", {}, "text", "hermes")
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

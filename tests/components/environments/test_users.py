@@ -287,3 +287,13 @@ def test_requests_have_a_bound_and_need_a_writer() -> None:
         asyncio.run(play(write))
     with pytest.raises(EnvironmentFailed, match="the role 'user' is to write"):
         asyncio.run(play(None))
+
+
+def test_a_role_that_no_one_plays_is_refused_before_sampling() -> None:
+    """Where a rollout lets no other role write, and where the recipe has no model of it."""
+    world = Foreign(source="open_spiel:kuhn_poker", user="role:bob")
+    with pytest.raises(UserError, match=r"has the role 'bob' write in its episodes, which no one does here"):
+        Summarized(environment=world).check([Task(key="a", prompt="Go.")])
+    alone = replace(Turns(environment=world), n=1)
+    with pytest.raises(UserError, match="role 'bob'"):
+        asyncio.run(alone.collect(Task(key="a", prompt="Go."), {"policy": ScriptedSampler("policy")}))

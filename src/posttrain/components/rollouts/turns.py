@@ -117,6 +117,8 @@ class Turns(Rollout):
     async def collect(self, task: Task, samplers: Mapping[str, Sampler]) -> list[Group]:
         """One group of `n` rollouts."""
         sampler = sampler_of(self.role, samplers)
+        if self.max_turns > 1 and not isinstance(task.prompt, str):  # a template may be refused, before anything else
+            sampler.encode_reply(task.prompt, np.zeros(0, np.int64), Message(role=self.speaker, content=""))
         # The name is a part of the key of random draws: another one would change them.
         others = {role: sampler_of(role, samplers) for role in self.environment.roles}
         rollouts = [
@@ -217,10 +219,11 @@ class Turns(Rollout):
                 return
             observation = outcome.observation
             counted = self.budget.counted(turn + 1, progress.episode.invalid_turns)
+            if counted == self.max_turns or progress.left == 0:
+                return
             with_left = self.budget.added_to(observation, self.max_turns - counted, progress.left)
             observed = self._observed(progress.prompt, own.token_ids, with_left, turn + 1, sampler)
-            over = counted == self.max_turns or progress.left == 0
-            if over or len(progress.token_ids) + len(observed) >= sampler.context:
+            if len(progress.token_ids) + len(observed) >= sampler.context:
                 return
             progress.segments.append(observed)
             if outcome.latency and isinstance(sampler, Idling):
