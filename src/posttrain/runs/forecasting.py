@@ -42,8 +42,10 @@ STEPS: Final = 6
 """Of each profile; the first is not counted."""
 ENUMERATED: Final = 1024
 """Pairs of numbers of samplers and learners up to which all are tried."""
-EXCHANGED: Final = 11
-"""Bytes of a weight that an exchange of gradients takes in the run's own process: measured."""
+EXCHANGED: Final = 10
+"""Bytes of a weight that an exchange of gradients takes in the run's own process, beside the weights that the other
+learners read: its half of the sums (2), and what it receives of the whole, with a copy by weight (8).
+"""
 OWN, SAMPLER, LEARNER = "own", "sampler", "learner"
 
 
@@ -311,7 +313,7 @@ def _memory(of: Profile, learners: int, lag: int) -> dict[str, int]:
     if learners > 1:
         found[LEARNER] = shared[LEARNER]
     else:
-        found[OWN] -= EXCHANGED * of.parameters
+        found[OWN] -= EXCHANGED * of.parameters + of.weights
     return found
 
 
