@@ -69,7 +69,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], Loss]] = {
     "moments in files": ("tiny", {"dtype": "bfloat16"}, {"clip_norm": 0.1, "offload": tempfile.gettempdir()}, TEXT),
     "muon": ("tiny", {}, {"optimizer": Muon(lr=1e-2, weight_decay=0.1)}, TEXT),
 }
-UPDATES = 3
+UPDATES = 2
 
 
 @contextmanager

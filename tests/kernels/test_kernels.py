@@ -1,6 +1,7 @@
 """The compiled kernels against the plain operations in float64: values, gradients, independence of what is beside."""
 
 import itertools
+import json
 import math
 import os
 import subprocess
@@ -327,23 +328,40 @@ def test_draws_are_those_of_the_definition_to_the_bit() -> None:
     assert drawn_B is not None and np.array_equal(drawn_B.numpy(), uniform(key_B, counter_B))
 
 
+EACH_IN_A_FORK = """
+import json, os, sys, torch
+for environment in json.loads(sys.argv[1]):
+    if child := os.fork():
+        os.waitpid(child, 0)
+        continue
+    os.environ.update(environment)
+    from posttrain.kernels import _build
+    _build.FLAGS = (*_build.FLAGS, '-O1')
+    from posttrain import kernels
+    print(json.dumps(kernels.status()), flush=True)
+    os._exit(0)
+"""
+"""What kernels report where these variables are set, of processes in which torch is imported."""
+
+
 @pytest.mark.slow
 def test_without_a_compiler_or_switched_off_the_reason_is_reported(tmp_path: Path) -> None:
-    quicker = "from posttrain.kernels import _build; _build.FLAGS = (*_build.FLAGS, '-O1')"
-    script = f"{quicker}; from posttrain import kernels; print(kernels.status())"
-
-    def said(**environment: str) -> str:
-        variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), **environment}
-        command = [sys.executable, "-c", script]
-        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout.strip()
-
-    assert said() == "compiled"
-    assert said(POSTTRAIN_KERNELS="off") == "plain: switched off by POSTTRAIN_KERNELS=off"
-    (tmp_path / "empty").mkdir()
-    assert "no C++ compiler" in said(PATH=str(tmp_path / "empty"))
     broken = tmp_path / "broken" / "c++"
     broken.parent.mkdir()
     broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 1\n")
     broken.chmod(0o755)
-    assert "no such luck" in said(PATH=f"{broken.parent}:{os.environ['PATH']}")
+    (tmp_path / "empty").mkdir()
+    each = [
+        {},
+        {"POSTTRAIN_KERNELS": "off"},
+        {"PATH": str(tmp_path / "empty")},
+        {"PATH": f"{broken.parent}:{os.environ['PATH']}"},
+    ]
+    variables = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", EACH_IN_A_FORK, json.dumps(each)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    compiled, off, without, with_broken = map(json.loads, done.stdout.splitlines())
+    assert compiled == "compiled"
+    assert off == "plain: switched off by POSTTRAIN_KERNELS=off"
+    assert "no C++ compiler" in without and "no such luck" in with_broken
     assert len(list((tmp_path / "cache").rglob("*.so"))) == 1 and not list((tmp_path / "cache").rglob("tmp*"))
