@@ -128,12 +128,11 @@ def test_a_look_repeats_and_is_resumed(curriculum: Curriculum) -> None:
     assert looked(curriculum, between=through_json) == first
 
 
-@pytest.mark.parametrize("kind", Curriculum.kinds())
-def test_what_looks_measures(kind: str) -> None:
+@pytest.mark.parametrize("curriculum", [pytest.param(Curriculum.find(kind)(), id=kind) for kind in Curriculum.kinds()])
+def test_what_looks_measures(curriculum: Curriculum) -> None:
     """Others leave the run alone. `evolved` makes its tasks from the rollouts of the training itself."""
-    own = Curriculum.find(kind)()
-    looks = type(own).look is not Curriculum.look
-    assert bool(looked(own)[1]) == (looks and kind != "evolved")
+    looks = type(curriculum).look is not Curriculum.look
+    assert bool(looked(curriculum)[1]) == (looks and curriculum.kind != "evolved")
 
 
 class Counted(Sequence[Task]):

@@ -103,10 +103,28 @@ class OnceEach(First):
         return super().select(state, pool, min(count, len(pool)), **more)
 
 
+class LooksAtRandom(First):
+    async def look(self, state: State, pool: Sequence[Task], probe: Any, count: int, **at: Any) -> State:
+        return {**state, "drawn": random.random()}
+
+
+class LooksInPlace(First):
+    async def look(self, state: Any, pool: Sequence[Task], probe: Any, count: int, **at: Any) -> State:
+        state["looked"] = at["step"]
+        return {**state}
+
+
+class LooksAway(First):
+    async def look(self, state: State, pool: Sequence[Task], probe: Any, count: int, **at: Any) -> State:
+        return dict(state)
+
+
 CURRICULA: Mapping[str, Sequence[Curriculum]] = {
     "test_chooses_as_many_as_asked_from_the_pool": [OneTooFew(), OtherTasks()],
     "test_same_seed_same_order": [GlobalDraws()],
     "test_resumed_is_uninterrupted": [OutsideTheState(), TypeInTheState()],
+    "test_a_look_repeats_and_is_resumed": [LooksAtRandom(), LooksInPlace()],
+    "test_what_looks_measures": [LooksAway()],
     "test_a_choice_of_many_tasks_reads_the_chosen_ones_only": [ReadsAll(), LargeState()],
     "test_state_is_changed_by_returning_a_new_one": [InPlace()],
     "test_an_episode_of_three_rows_counts_once": [CountsRows()],
