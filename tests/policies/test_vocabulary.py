@@ -1,12 +1,14 @@
 """The gradient of a large vocabulary in half precision is summed in float32 and rounded once."""
 
+import weakref
 from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
-from posttrain.kernels.products import has_wide_vectors
+from posttrain.kernels import memory
+from posttrain.kernels.products import has_matrix_unit, has_wide_vectors
 from posttrain.policies import vocabulary
 from posttrain.policies._memory import recomputed
 from posttrain.policies.vocabulary import Total, embedded, logits, rounded_once
@@ -125,6 +127,40 @@ def test_the_memory_of_a_sum_is_written_over_by_the_next(dtype: torch.dtype, kep
             assert [one.data_ptr() for one in masters.spare or []] == places
     assert masters.spare is None
     assert all(map(torch.equal, together, apart))
+
+
+@pytest.mark.skipif(not has_wide_vectors() or has_matrix_unit(), reason="torch makes logits")
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_logits_are_written_over_the_last_ones_when_nobody_refers_to_them(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks: list[memory.Block] = []
+    monkeypatch.setattr(memory, "LARGE", 1)
+    monkeypatch.setattr(memory, "Block", lambda size, make=memory.Block: blocks.append(make(size)) or blocks[-1])
+    generator = torch.Generator().manual_seed(0)
+    weight_VD = torch.randn(12, 6, generator=generator).to(dtype)
+    hidden_TD = torch.randn(5, 6, generator=generator).to(dtype)
+    expected = logits(hidden_TD, weight_VD)
+    masters = Masters({"embedding": torch.nn.Parameter(weight_VD)}, kept=True)
+    with masters.reusing():
+        made = logits(hidden_TD, weight_VD)
+        place = made.data_ptr()
+        held, other = made[2:].fill_(float("nan")), logits(hidden_TD, weight_VD)
+        assert other.data_ptr() != place and torch.equal(other, expected)
+        del made
+        assert logits(hidden_TD, weight_VD).data_ptr() != place and held.isnan().all()
+        del held
+        again = logits(hidden_TD[:4], weight_VD)  # fewer fit as well
+        assert again.data_ptr() == place and torch.equal(again, expected[:4])
+        longer = logits(hidden_TD.repeat(9, 1), weight_VD)
+        assert longer.data_ptr() != place and torch.equal(longer[-5:], expected)
+        assert torch.equal(again, expected[:4])
+        block = weakref.ref(blocks[-1])
+        blocks.clear()
+        del longer
+        assert block() is not None
+    assert block() is None
 
 
 @pytest.mark.skipif(not has_wide_vectors(), reason="there are no own products")

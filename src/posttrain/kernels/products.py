@@ -81,12 +81,15 @@ def product(
     return found
 
 
-def matmul(a_MK: Tensor, b_KN: Tensor) -> Tensor:
-    """[M, N] ``a @ b`` in their type, rounded once, of `covered` matrices with any strides."""
+def matmul(a_MK: Tensor, b_KN: Tensor, *, into: Tensor | None = None) -> Tensor:
+    """[M, N] ``a @ b`` in their type, rounded once, of `covered` matrices with any strides; written `into` memory that
+    is given, if sums are short enough to be stored once.
+    """
     (rows, terms), columns = a_MK.shape, b_KN.shape[1]
     if terms > deepest(a_MK.dtype) or rows * columns * terms == 0:
         return product(a_MK, b_KN).to(a_MK.dtype)
-    found = _new(rows, columns, a_MK.dtype)
+    found = into if into is not None else _new(rows, columns, a_MK.dtype)
+    assert found.shape == (rows, columns) and found.is_contiguous() and found.dtype == a_MK.dtype
     call("gemm_rounded", a_MK.dtype, rows, columns, terms, a_MK, *a_MK.stride(), b_KN, *b_KN.stride(), found)
     return found
 

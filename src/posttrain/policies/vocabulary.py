@@ -18,7 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from posttrain.kernels import products
+from posttrain.kernels import memory, products
+from posttrain.kernels.rooms import room_in
 from posttrain.policies._memory import runs_again
 
 LARGE: Final = 1 << 22
@@ -191,6 +192,39 @@ def rounded_once(spare: list[Tensor] | None = None) -> Iterator[Sums]:
         _OPEN.reset(token)
 
 
+class _Kept:
+    """Memory of the last logits, which the next ones are written into when nobody refers to them any more."""
+
+    def __init__(self) -> None:
+        self._block: memory.Block | None = None
+
+    def room_for(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor | None:
+        """[rows, columns] with whatever numbers are there; None where they are in use, or small."""
+        size = rows * columns * dtype.itemsize
+        if size < memory.LARGE:
+            return None
+        if self._block is None or self._block.size < size:
+            self._block = None  # before more is asked for
+            self._block = memory.Block(size)
+        room = room_in(self._block, size)
+        return None if room is None else room.take((rows, columns), dtype)
+
+
+_KEPT: Final[ContextVar[_Kept | None]] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping_logits() -> Iterator[None]:
+    """Inside, the memory of large logits is kept for those of the next micro-batch: it is part of the peak of each, and
+    new memory comes from the system page by page, zeroed.
+    """
+    token = _KEPT.set(_Kept())
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 def embedded(token_ids_T: Tensor, weight_VD: Tensor) -> Tensor:
     """[T, D] rows of a matrix."""
     if not _goes_straight(weight_VD):
@@ -213,7 +247,9 @@ def _logits(hidden_TD: Tensor, weight_VD: Tensor) -> Tensor:
     left_to_torch = weight_VD.dtype != torch.float32 and products.has_matrix_unit()
     if left_to_torch or not products.covered(hidden_TD, weight_VD):
         return F.linear(hidden_TD, weight_VD)
-    return products.matmul(hidden_TD, weight_VD.t())
+    kept = _KEPT.get()
+    into = None if kept is None else kept.room_for(len(hidden_TD), len(weight_VD), hidden_TD.dtype)
+    return products.matmul(hidden_TD, weight_VD.t(), into=into)
 
 
 def _is_large(weight: Tensor) -> bool:

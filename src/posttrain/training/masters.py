@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from posttrain.kernels.memory import LARGE, Block, block_of
 from posttrain.kernels.products import goes_straight, room_of
 from posttrain.kernels.rooms import on_lines, room_in
-from posttrain.policies.vocabulary import Total, keep_spare, rounded_once
+from posttrain.policies.vocabulary import Total, keep_spare, keeping_logits, rounded_once
 
 HALF: Final = (torch.bfloat16, torch.float16)
 
@@ -116,8 +116,8 @@ class Masters:
 
     @contextmanager
     def reusing(self) -> Iterator[None]:
-        """Inside, the memory of a large sum that was added to another is kept for that of the next micro-batch, and
-        gradients of large matrices are written into a block that is kept from update to update.
+        """Inside, the memory of large logits, and of a large sum that was added to another, is kept for those of the
+        next micro-batch, and gradients of large matrices are written into a block that is kept from update to update.
         """
         self.spare = []
         new = [p for p in self.parameters.values() if p.grad is None and goes_straight(p)]
@@ -128,7 +128,8 @@ class Masters:
             for parameter in new:
                 parameter.room = room and room.take(parameter.shape, parameter.dtype)  # type: ignore[attr-defined]
         try:
-            yield
+            with keeping_logits():
+                yield
         finally:
             self.spare = None
             for parameter in new:
