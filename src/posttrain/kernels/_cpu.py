@@ -43,7 +43,7 @@ _ARGUMENTS: Final = {
     "gemm_rounded": (*(_N,) * 3, *(_P, _N, _N) * 2, _P, c_int),
     "before_forward": (*(_N,) * 5, c_float, c_float, *(_P,) * 16, c_int),
     "before_backward": (*(_N,) * 5, *(_P,) * 18, c_int),
-    "after_forward": (*(_N,) * 4, c_float, *(_P,) * 14, c_int),
+    "after_forward": (*(_N,) * 4, c_float, *(_P,) * 15, c_int),
     "after_backward": (*(_N,) * 4, *(_P,) * 15, c_int),
 }
 

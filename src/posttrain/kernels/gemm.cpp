@@ -1,7 +1,7 @@
 // Products of matrices that are used once, given by their strides: gradients of weights, logits and their gradients.
 //
 // Blocks of both matrices are copied to where tiles read them in order, by all threads; then the threads share tasks of
-// some rows and 64 columns. Each sum runs over its terms in order, in blocks of a size that depends on their number alone.
+// some rows and 64 columns, all columns of some rows before the next rows: those stay near. Each sum runs over its terms in order, in blocks of a size that depends on their number alone.
 
 #include "tiles.h"
 
@@ -152,11 +152,11 @@ static void gemm(int64_t rows, int64_t columns, int64_t terms, Matrix<T> a, Matr
                 }
 #pragma omp for schedule(dynamic, 4)
                 for (int64_t task = 0; task < across * blocks; task++) {
-                    int64_t column = left + task / blocks * COLUMNS, row = high + task % blocks * BLOCK;
+                    int64_t column = left + task % across * COLUMNS, row = high + task / across * BLOCK;
                     GivenOf<T> given = {(const Number<T> *)a.from(row, begin), a.by_row / STEP<T>, 1};
                     if (!in_place) given = {tiles + (row - high) / TALL * tile, 1, WIDE};
                     block<T>(std::min(BLOCK, low - row), steps, std::min(COLUMNS, right - column), given,
-                             in_place ? TALL * given.by_row : tile, panels + task / blocks * panel,
+                             in_place ? TALL * given.by_row : tile, panels + task % across * panel,
                              out + row * out_stride + column, out_stride, {sum.add || begin > 0, sum.rounded});
                 }
             }

@@ -1,7 +1,8 @@
 // A decoder's layer before and after its attention, a few rows at a time, with the gradients of the rows.
 //
-// What lies between products stays near the processor; memory sees what goes in, what comes out and what the backward
-// pass needs. Gradients of matrices are products over all rows: the caller makes them from what is given for it here.
+// What lies between products stays near the processor, written as the next one takes it and by the panel where it can be;
+// memory sees what goes in, what comes out and what the backward pass needs. Gradients of matrices are products over all
+// rows: the caller makes them from what is given for it here.
 //
 // Rows R, width D, heads H, key heads K, head width d, width of the MLP F. Matrices come as `lay_out` has them. Every sum
 // over rows (gradients of norm weights) is taken in blocks, in order.
@@ -11,26 +12,22 @@
 
 #include <omp.h>
 
-// Rows that a thread takes through everything at a time: as many as stay near it, in whole tiles, so that threads end
-// together. 512 rows in blocks of 48 are 11, of which two threads take 288 and 224 rows; in blocks of 66 they take 264 and
-// 248. It depends on the rows alone: sums over rows are by block, and must not change with the number of threads.
+// Rows that a thread takes through everything at a time: in whole tiles, so that threads end nearly together, and of such
+// sizes the largest, as each block reads the matrices anew; more would not stay near. 730 rows in blocks of 108 are 7, of
+// which two threads take 432 and 298 rows; in blocks of 96 they take 384 and 346. It depends on the rows alone: sums over
+// rows are by block, and must not change with the number of threads.
 static int64_t block_of(int64_t rows) {
-    int64_t best = 6 * TALL, least = INT64_MAX;
-    for (int64_t size = best; size <= 12 * TALL; size += TALL) {
-        int64_t blocks = (rows + size - 1) / size, longest = (blocks + 1) / 2 * size;
-        if (longest <= least) best = size, least = longest;
-    }
+    auto longest = [&](int64_t size) { return ((rows + size - 1) / size + 1) / 2 * size; };
+    int64_t least = INT64_MAX, best = 0;
+    for (int64_t size = 6 * TALL; size <= 18 * TALL; size += TALL) least = std::min(least, longest(size));
+    for (int64_t size = 6 * TALL; size <= 18 * TALL; size += TALL)
+        if (longest(size) <= least + least / 32) best = size;
     return best;
 }
 
-template <typename In> static inline void take(int64_t width, const In *in, float *out) {
+template <typename In, typename Out> static inline void give(int64_t width, const In *in, Out *out) {
 #pragma omp simd
-    for (int64_t i = 0; i < width; i++) out[i] = load(in[i]);
-}
-
-template <typename Out> static inline void give(int64_t width, const float *in, Out *out) {
-#pragma omp simd
-    for (int64_t i = 0; i < width; i++) store(out[i], in[i]);
+    for (int64_t i = 0; i < width; i++) store(out[i], load(in[i]));
 }
 
 template <typename T> static inline void add_bias(int64_t width, const T *bias, float *row) {
@@ -70,9 +67,11 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
                            const T *norm, const Laid<T> *panels, const T *bias, Angles<T> by, T *total, float *rstd,
                            T *straight, float *head_rstd, Projected<T> out, int threads) {
     const int64_t size = block_of(rows);
+    const Panels<Laid<T>> matrix{panels, width, n.all()};
 #pragma omp parallel num_threads(threads)
     {
-        Near hidden(size, width), projected(size, n.all());
+        Multiplied<Laid<T>> hidden(size, width);
+        Near projected(size, n.all());
         Memory<T> own(n.rotated());
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
@@ -99,7 +98,7 @@ static void before_forward(int64_t rows, int64_t width, HeadSizes n, float eps, 
                 }
                 rstd[begin + r] = normed(width, eps, sum, norm, hidden.row(r));
             }
-            multiply(count, hidden, width, panels, n.all(), projected, soon);
+            matrix.multiply(count, hidden, projected, soon);
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r;
                 float *in = projected.row(r);
@@ -127,9 +126,11 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
                             Projected<const T> grad, const T *grad_total, T *grad_projected, T *hidden, T *grad_x,
                             float *partial, int threads) {
     const int64_t size = block_of(rows);
+    const Panels<Laid<T>> matrix{panels, n.all(), width};
 #pragma omp parallel num_threads(threads)
     {
-        Near projected(size, n.all()), grad_hidden(size, width);
+        Multiplied<Laid<T>> projected(size, n.all());
+        Near grad_hidden(size, width);
         Memory<float> room(n.width);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
@@ -151,17 +152,17 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
             std::memset(sums, 0, (width + 2 * n.width) * sizeof(float));
             for (int64_t r = 0; r < count; r++) {
                 int64_t row = begin + r, angle = row * (n.width / 2);
-                float *out = projected.row(r);
+                Laid<T> *out = projected.row(r);
                 const T *before = straight ? straight + row * n.rotated() : nullptr;
                 for (int64_t h = 0; h < n.query + n.key; h++)
                     rotate_back(n.width, head_rstd[row * (n.query + n.key) + h], before ? before + h * n.width : nullptr,
                               h < n.query ? by.query_norm : by.key_norm, by.cosine + angle, by.sine + angle,
                               grad.head(n, row, h), room.data(), out + h * n.width,
                               sums + width + (h < n.query ? 0 : n.width));
-                take(n.key * n.width, grad.values(n, row), out + n.rotated());
+                give(n.key * n.width, grad.values(n, row), out + n.rotated());
                 give(n.all(), out, grad_projected + row * n.all());
             }
-            multiply(count, projected, n.all(), panels, width, grad_hidden, soon);
+            matrix.multiply(count, projected, grad_hidden, soon);
             for (int64_t r = 0; r < count; r++) {
                 int64_t at = (begin + r) * width;
                 float scale = rstd[begin + r];
@@ -173,9 +174,9 @@ static void before_backward(int64_t rows, int64_t width, HeadSizes n, const T *t
     }
 }
 
-// The matrices of `after_forward` and its biases, which may be none. Those of the gate and of what it multiplies are one.
+// The matrices of `after_forward` and its biases, which may be none. The gate and what it multiplies have one bias.
 template <typename T> struct AfterWeights {
-    const Laid<T> *output, *gate_up, *down;
+    const Laid<T> *output, *gate, *up, *down;
     const T *output_bias, *gate_up_bias, *down_bias, *norm;
 };
 
@@ -186,10 +187,12 @@ static void after_forward(int64_t rows, int64_t width, int64_t attended_width, i
                           const T *attended, AfterWeights<T> by, T *total, float *rstd, T *kept_gate,
                           T *kept_up, T *delta, int threads) {
     const int64_t size = block_of(rows);
+    const Panels<Laid<T>> output{by.output, attended_width, width}, to_gate{by.gate, width, mlp_width},
+        up{by.up, width, mlp_width}, down{by.down, mlp_width, width};
 #pragma omp parallel num_threads(threads)
     {
-        Near seen(size, attended_width), hidden(size, width), both(size, 2 * mlp_width);
-        Near gated(size, mlp_width);
+        Multiplied<Laid<T>> seen(size, attended_width), hidden(size, width), gated(size, mlp_width);
+        Near added(size, width), gates(size, COLUMNS), ups(size, COLUMNS);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t begin = 0; begin < rows; begin += size) {
@@ -201,32 +204,39 @@ static void after_forward(int64_t rows, int64_t width, int64_t attended_width, i
                 for (const T *half : {kept_gate, kept_up}) soon.add(half + begin * mlp_width, count * mlp_width);
             soon.add(delta + begin * width, count * width);
             for (int64_t r = 0; r < count; r++)
-                take(attended_width, attended + (begin + r) * attended_width, seen.row(r));
-            multiply(count, seen, attended_width, by.output, width, hidden, soon);
+                give(attended_width, attended + (begin + r) * attended_width, seen.row(r));
+            output.multiply(count, seen, added, soon);
             for (int64_t r = 0; r < count; r++) {
-                float *row = hidden.row(r);
+                float *row = added.row(r);
                 const T *in = x + (begin + r) * width;
                 T *sum = total + (begin + r) * width;
                 add_bias(width, by.output_bias, row);
 #pragma omp simd
                 for (int64_t i = 0; i < width; i++) store(sum[i], load(in[i]) + row[i]);
-                rstd[begin + r] = normed(width, eps, sum, by.norm, row);
+                rstd[begin + r] = normed(width, eps, sum, by.norm, hidden.row(r));
             }
-            multiply(count, hidden, width, by.gate_up, 2 * mlp_width, both, soon);
-            for (int64_t r = 0; r < count; r++) {
-                float *row = both.row(r);
-                add_bias(2 * mlp_width, by.gate_up_bias, row);
-                if (kept_gate) {
-                    give(mlp_width, row, kept_gate + (begin + r) * mlp_width);
-                    give(mlp_width, row + mlp_width, kept_up + (begin + r) * mlp_width);
+            for (int64_t o = 0; o < mlp_width; o += COLUMNS) { // gated while they are near
+                int64_t some = up.count(o);
+                to_gate.multiply(count, hidden, o, gates.row(0), gates.stride, soon, up.from(o));
+                up.multiply(count, hidden, o, ups.row(0), ups.stride, soon, to_gate.from(o + COLUMNS));
+                for (int64_t r = 0; r < count; r++) {
+                    float *a = gates.row(r), *b = ups.row(r);
+                    int64_t at = (begin + r) * mlp_width + o;
+                    if (by.gate_up_bias) {
+                        add_bias(some, by.gate_up_bias + o, a);
+                        add_bias(some, by.gate_up_bias + mlp_width + o, b);
+                    }
+                    if (kept_gate) {
+                        give(some, a, kept_gate + at);
+                        give(some, b, kept_up + at);
+                    }
+                    gate(some, a, b, gated.row(r) + o);
                 }
-                gate(mlp_width, row, row + mlp_width, gated.row(r));
             }
-            multiply(count, gated, mlp_width, by.down, width, hidden, soon);
-            for (int64_t r = 0; r < count; r++) {
-                add_bias(width, by.down_bias, hidden.row(r));
-                give(width, hidden.row(r), delta + (begin + r) * width);
-            }
+            down.multiply(count, gated, gates, soon, [&](int64_t r, int64_t o, int64_t some, float *row) {
+                if (by.down_bias) add_bias(some, by.down_bias + o, row);
+                give(some, row, delta + (begin + r) * width + o);
+            });
         }
     }
 }
@@ -235,15 +245,18 @@ static void after_forward(int64_t rows, int64_t width, int64_t attended_width, i
 // place, with what it and `down` were applied to, for the gradients of the matrices; and for each block what its rows
 // add to that of the norm's weight.
 template <typename T>
-static void after_backward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, AfterWeights<T> by,
-                           const T *total, const float *rstd, T *kept_gate, T *kept_up,
+static void after_backward(int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width,
+                           const Laid<T> *output_panels, const Laid<T> *gate_up_panels, const Laid<T> *down_panels,
+                           const T *norm, const T *total, const float *rstd, T *kept_gate, T *kept_up,
                            const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x, T *grad_attended,
                            float *partial, int threads) {
     const int64_t size = block_of(rows);
+    const Panels<Laid<T>> output{output_panels, width, attended_width}, gate_up{gate_up_panels, 2 * mlp_width, width},
+        down{down_panels, width, mlp_width};
 #pragma omp parallel num_threads(threads)
     {
-        Near given(size, width), grad_gated(size, mlp_width), both(size, 2 * mlp_width);
-        Near grad_seen(size, attended_width);
+        Multiplied<Laid<T>> given(size, width), both(size, 2 * mlp_width);
+        Near grad_hidden(size, width), panel(size, COLUMNS);
         Soon soon;
 #pragma omp for schedule(dynamic, 1)
         for (int64_t begin = 0; begin < rows; begin += size) {
@@ -255,27 +268,26 @@ static void after_backward(int64_t rows, int64_t width, int64_t attended_width, 
             for (const T *of_width : {total, grad_total, (const T *)hidden, (const T *)grad_x})
                 if (of_width) soon.add(of_width + begin * width, count * width);
             soon.add(grad_attended + begin * attended_width, count * attended_width);
-            for (int64_t r = 0; r < count; r++) take(width, grad_delta + (begin + r) * width, given.row(r));
-            multiply(count, given, width, by.down, mlp_width, grad_gated, soon);
-            for (int64_t r = 0; r < count; r++) {
-                int64_t at = (begin + r) * mlp_width;
-                float *to_gate = both.row(r), *to_up = to_gate + mlp_width;
-                gate_back(mlp_width, kept_gate + at, kept_up + at, grad_gated.row(r), to_gate, to_up, gated + at);
-                give(mlp_width, to_gate, kept_gate + at);
-                give(mlp_width, to_up, kept_up + at);
-            }
-            multiply(count, both, 2 * mlp_width, by.gate_up, width, given, soon);
+            for (int64_t r = 0; r < count; r++) give(width, grad_delta + (begin + r) * width, given.row(r));
+            down.multiply(count, given, panel, soon, [&](int64_t r, int64_t o, int64_t some, const float *grad_gated) {
+                int64_t at = (begin + r) * mlp_width + o;
+                Laid<T> *to_gate = both.row(r) + o, *to_up = to_gate + mlp_width;
+                gate_back(some, kept_gate + at, kept_up + at, grad_gated, to_gate, to_up, gated + at);
+                give(some, to_gate, kept_gate + at);
+                give(some, to_up, kept_up + at);
+            });
+            gate_up.multiply(count, both, grad_hidden, soon);
             for (int64_t r = 0; r < count; r++) {
                 int64_t at = (begin + r) * width;
                 float scale = rstd[begin + r];
-                scaled(width, scale, total + at, by.norm, hidden + at);
-                norm_back(width, scale, total + at, by.norm, given.row(r), grad_total ? grad_total + at : nullptr,
+                scaled(width, scale, total + at, norm, hidden + at);
+                norm_back(width, scale, total + at, norm, grad_hidden.row(r), grad_total ? grad_total + at : nullptr,
                           grad_x + at, sums);
-                take(width, grad_x + at, given.row(r));
+                give(width, grad_x + at, given.row(r));
             }
-            multiply(count, given, width, by.output, attended_width, grad_seen, soon);
-            for (int64_t r = 0; r < count; r++)
-                give(attended_width, grad_seen.row(r), grad_attended + (begin + r) * attended_width);
+            output.multiply(count, given, panel, soon, [&](int64_t r, int64_t o, int64_t some, const float *row) {
+                give(some, row, grad_attended + (begin + r) * attended_width + o);
+            });
         }
     }
 }
@@ -343,11 +355,11 @@ template <typename Out> static void lay_out_all(int64_t count, const Entry *entr
     }                                                                                                                  \
     extern "C" void after_forward_##NAME(                                                                              \
         int64_t rows, int64_t width, int64_t attended_width, int64_t mlp_width, float eps, const T *x,                 \
-        const T *attended, const Laid<T> *output, const Laid<T> *gate_up_panels, const Laid<T> *down,  \
+        const T *attended, const Laid<T> *output, const Laid<T> *gate, const Laid<T> *up, const Laid<T> *down,         \
         const T *output_bias, const T *gate_up_bias, const T *down_bias, const T *norm, T *total, float *rstd,         \
         T *kept_gate, T *kept_up, T *delta, int threads) {                                                             \
         after_forward<T>(rows, width, attended_width, mlp_width, eps, x, attended,                                     \
-                         {output, gate_up_panels, down, output_bias, gate_up_bias, down_bias, norm}, total, rstd,      \
+                         {output, gate, up, down, output_bias, gate_up_bias, down_bias, norm}, total, rstd,            \
                          kept_gate, kept_up, delta, threads);                                                          \
     }                                                                                                                  \
     extern "C" void after_backward_##NAME(                                                                             \
@@ -355,9 +367,9 @@ template <typename Out> static void lay_out_all(int64_t count, const Entry *entr
         const Laid<T> *gate_up_panels, const Laid<T> *down, const T *norm, const T *total, const float *rstd,              \
         T *kept_gate, T *kept_up, const T *grad_delta, const T *grad_total, T *gated, T *hidden, T *grad_x,            \
         T *grad_attended, float *partial, int threads) {                                                               \
-        after_backward<T>(rows, width, attended_width, mlp_width,                                                      \
-                          {output, gate_up_panels, down, nullptr, nullptr, nullptr, norm}, total, rstd, kept_gate,     \
-                          kept_up, grad_delta, grad_total, gated, hidden, grad_x, grad_attended, partial, threads);    \
+        after_backward<T>(rows, width, attended_width, mlp_width, output, gate_up_panels, down, norm, total, rstd,     \
+                          kept_gate, kept_up, grad_delta, grad_total, gated, hidden, grad_x, grad_attended, partial,   \
+                          threads);                                                                                    \
     }
 
 FOR_EACH_TYPE(EXPORTS)

@@ -200,7 +200,7 @@ class AfterAttention(torch.autograd.Function):
         sizes = (*x.shape, attended.shape[1], len(gate))
         total, delta, rstd = torch.empty_like(x), torch.empty_like(x), torch.empty(len(x))
         halves = [x.new_empty(len(x), len(gate)) if kept else None for _ in range(2)]
-        panels = beside([output], [gate, up], [down])
+        panels = beside([output], [gate], [up], [down])
         by = (*panels, output_bias, _stacked((gate_bias, up_bias)), down_bias, norm)
         call("after_forward", x.dtype, *sizes, eps, x, attended, *by, total, rstd, *halves, delta)
         ctx.save_for_backward(attended, total, rstd, *halves, norm, *matrices, *low_rank)

@@ -293,34 +293,58 @@ static inline void tile_of(int64_t rows, int64_t steps, GivenPairs given, const 
     }
 }
 
-// y = x . matrix for `rows` rows, which are rounded.
-static void multiply(int64_t rows, Near &x, int64_t inputs, const bfloat16 *panels, int64_t outputs, Near &y, Soon &soon) {
-    static thread_local Memory<bfloat16> rounded;
-    int64_t all = up_to(inputs, 2), stride = up_to(inputs, PAGE) + 2 * PAGE;
-    if ((int64_t)rounded.size() < rows * stride) rounded.resize(rows * stride);
-    for (int64_t r = 0; r < rows; r++) {
-        bfloat16 *to = &rounded[r * stride];
-        int64_t i = 0;
-        for (; i + PAGE <= inputs; i += PAGE) store_lanes(to + i, load_lanes(x.row(r) + i));
-        for (; i < inputs; i++) store(to[i], x.row(r)[i]);
-        if (all > inputs) store(to[inputs], 0.0f);
-    }
-    for (int64_t o = 0; o < outputs; o += COLUMNS) {
-        const bfloat16 *panel = panels + o * all, *after = panel + COLUMNS * all;
-        NextPanel next{(const char *)after, (const char *)(o + COLUMNS < outputs ? after + COLUMNS * all : after)};
-        for (int64_t r = 0; r < rows; r += TALL)
-            tile_of(rows - r, all / 2, GivenPairs{(const int32_t *)&rounded[r * stride], stride / 2, 1}, panel,
-                    2 * COLUMNS, y.row(r) + o, y.stride, false, soon, next);
-    }
-}
 #endif
 
-// y = x . matrix for `rows` rows.
-static void multiply(int64_t rows, Near &x, int64_t inputs, const float *panels, int64_t outputs, Near &y, Soon &soon) {
-    for (int64_t o = 0; o < outputs; o += COLUMNS) {
-        const float *panel = panels + o * inputs, *after = panel + COLUMNS * inputs;
-        NextPanel next{(const char *)after, (const char *)(o + COLUMNS < outputs ? after + COLUMNS * inputs : after)};
-        for (int64_t r = 0; r < rows; r += TALL)
-            tile_of(rows - r, inputs, {x.row(r), x.stride, 1}, panel, COLUMNS, y.row(r) + o, y.stride, false, soon, next);
+// Rows that are multiplied, near the processor and in the type of their panels; a last pair is filled up with zero. They
+// begin not all in the same places of the cache.
+template <typename L> class Multiplied {
+    Memory<L> numbers;
+
+  public:
+    int64_t stride;
+
+    Multiplied(int64_t rows, int64_t width) : stride(up_to(width, COLUMNS) + 2 * PAGE) {
+        numbers = Memory<L>(rows * stride);
     }
-}
+    L *row(int64_t r) { return &numbers[r * stride]; }
+};
+
+#ifdef __AVX512BF16__
+static inline GivenPairs given_of(const bfloat16 *row, int64_t stride) { return {(const int32_t *)row, stride / 2, 1}; }
+#endif
+static inline Given given_of(const float *row, int64_t stride) { return {row, stride, 1}; }
+
+// A matrix in panels of `Laid` numbers.
+template <typename L> struct Panels {
+    const L *at;
+    int64_t inputs, outputs;
+
+    static constexpr int64_t STEP = sizeof(float) / sizeof(L); // inputs that are multiplied at once
+    const L *panel(int64_t output) const { return at + output * up_to(inputs, STEP); }
+    NextPanel from(int64_t output) const { // nothing beyond the last
+        return {(const char *)panel(output), (const char *)panel(output < outputs ? output + COLUMNS : output)};
+    }
+    // Outputs of a panel.
+    int64_t count(int64_t output) const { return std::min(COLUMNS, outputs - output); }
+
+    // y[rows][64] = rows of x . the panel of an output. Meanwhile `next` is fetched.
+    void multiply(int64_t rows, Multiplied<L> &x, int64_t output, float *y, int64_t y_stride, Soon &soon,
+                  NextPanel next) const {
+        int64_t steps = up_to(inputs, STEP) / STEP;
+        for (int64_t r = 0; r < rows; r += TALL)
+            tile_of(rows - r, steps, given_of(x.row(r), x.stride), panel(output), STEP * COLUMNS, y + r * y_stride, y_stride,
+                    false, soon, next);
+    }
+    // y = x . matrix
+    void multiply(int64_t rows, Multiplied<L> &x, Near &y, Soon &soon) const {
+        for (int64_t o = 0; o < outputs; o += COLUMNS)
+            multiply(rows, x, o, y.row(0) + o, y.stride, soon, from(o + COLUMNS));
+    }
+    // The same, given panel by panel: each(row, output, count, sums).
+    template <typename Each> void multiply(int64_t rows, Multiplied<L> &x, Near &panel, Soon &soon, Each each) const {
+        for (int64_t o = 0; o < outputs; o += COLUMNS) {
+            multiply(rows, x, o, panel.row(0), panel.stride, soon, from(o + COLUMNS));
+            for (int64_t r = 0; r < rows; r++) each(r, o, count(o), panel.row(r));
+        }
+    }
+};
