@@ -9,6 +9,8 @@
 
 #include "attend.h"
 
+#include <algorithm>
+
 // One new token of each sequence of a batch; see `attend`. query and y are [batch, H, d], key and value [batch, K, d].
 template <typename T>
 static void decode_attention(int64_t batch, Heads of, const T *query, const T *key, const T *value, Cache<T> cache,
@@ -25,7 +27,7 @@ static void decode_attention(int64_t batch, Heads of, const T *query, const T *k
     }
 }
 
-const int TILE = 8; // queries that are computed together
+const int64_t TILE = 8; // queries that are computed together
 
 static inline void at_least(Memory<float> &numbers, int64_t count) {
     if (int64_t(numbers.size()) < count) numbers.resize(count);
@@ -49,6 +51,12 @@ template <typename T> struct Rows {
 
     T *row(int64_t i) const { return at + i * stride; }
 };
+
+// Brings rows near that are read soon: heads lie apart in memory.
+template <typename T> static inline void fetch(Rows<T> from, int64_t begin, int64_t count, int64_t width) {
+    for (int64_t i = begin; i < begin + count; i++)
+        for (int64_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(from.row(i) + j);
+}
 
 // What a sequence attends to, as float: row by row, and in tiles of 16 tokens as the cache holds keys. Widths are
 // padded with zeros to a multiple of 16. A thread's memory, which it uses for one sequence after another.
@@ -204,6 +212,11 @@ static inline void attend_to(const Attended &k, const Attended &v, int64_t past,
         Queries<T> head = of(g);
         for (int64_t t = 0; t < own; t += TILE) {
             int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
+            if (t + TILE < own || g + 1 < group) {
+                bool on = t + TILE < own;
+                int64_t soon = on ? t + TILE : 0;
+                fetch(on ? head.query : of(g + 1).query, head.begin + soon, std::min(own - soon, TILE), width);
+            }
             take(head.query, head.begin + t, count, width, wide, scale, q);
             for (int64_t s = 0; s < seen; s += PAGE) dots(q, &k.tiles[s * wide], wide, &score[s], room);
             for (int64_t r = 0; r < TILE; r++) {
@@ -342,6 +355,11 @@ static void packed_backward(Layout layout, int64_t heads, int64_t key_heads, int
                         int64_t count = own - t < TILE ? own - t : TILE, seen = up_to(past + t + count, PAGE);
                         Rows<const T> q_rows{query + head * width, q_stride}, y_rows{y + head * width, q_stride};
                         Rows<const T> dy_rows{grad + head * width, q_stride};
+                        bool on = t + TILE < own; // the next tile is of the same head, or the first of the next
+                        int64_t soon = begin + (on ? t + TILE : 0);
+                        for (const Rows<const T> &rows : {q_rows, dy_rows, y_rows})
+                            fetch(Rows<const T>{rows.at + (on ? 0 : width), q_stride}, soon,
+                                  std::min(begin + own - soon, TILE), width);
                         take(q_rows, begin + t, count, width, wide, scale, q.data());
                         take(dy_rows, begin + t, count, width, wide, 1.0f, dy.data());
                         for (int64_t s = 0; s < seen; s += PAGE) {

@@ -112,17 +112,21 @@ static inline void by_vectors_of_pairs(const bfloat16 *x, int64_t stride, const 
     __m512 low[8], high[8];
 #pragma GCC unroll 8
     for (int r = 0; r < 8; r++) low[r] = high[r] = _mm512_setzero_ps();
-    for (int64_t i = 0; i < inputs; i += 2) {
-        (i % 4 ? later : panels).fetch();
-        const bfloat16 *line = panel + i / 32 * 1024 + i % 32 * PAGE;
-        __m512bh a = (__m512bh)_mm512_loadu_si512(line), b = (__m512bh)_mm512_loadu_si512(line + 512);
+    for (int64_t from = 0; from < inputs; from += 32, panel += 1024) {
+        for (int line = 0; line < 8; line++) panels.fetch(), later.fetch();
+        for (int64_t i = 0; i < 32; i += 2) {
+            const bfloat16 *line = panel + i * PAGE;
+            __builtin_prefetch(line + 1024);
+            __builtin_prefetch(line + 1536);
+            __m512bh a = (__m512bh)_mm512_loadu_si512(line), b = (__m512bh)_mm512_loadu_si512(line + 512);
 #pragma GCC unroll 8
-        for (int r = 0; r < 8; r++) {
-            int32_t pair;
-            std::memcpy(&pair, x + r * stride + i, sizeof(pair));
-            __m512bh given = (__m512bh)_mm512_set1_epi32(pair);
-            low[r] = _mm512_dpbf16_ps(low[r], given, a);
-            high[r] = _mm512_dpbf16_ps(high[r], given, b);
+            for (int r = 0; r < 8; r++) {
+                int32_t pair;
+                std::memcpy(&pair, x + r * stride + from + i, sizeof(pair));
+                __m512bh given = (__m512bh)_mm512_set1_epi32(pair);
+                low[r] = _mm512_dpbf16_ps(low[r], given, a);
+                high[r] = _mm512_dpbf16_ps(high[r], given, b);
+            }
         }
     }
 #pragma GCC unroll 8

@@ -1,7 +1,8 @@
 // Products of matrices that are used once, given by their strides: gradients of weights, logits and their gradients.
 //
 // Blocks of both matrices are copied to where tiles read them in order, by all threads; then the threads share tasks of
-// some rows and 64 columns, all columns of some rows before the next rows: those stay near. Each sum runs over its terms in order, in blocks of a size that depends on their number alone.
+// some rows and 64 columns, all columns of some rows before the next rows, which stay near. Each sum runs over its terms in
+// order, in blocks of a size that depends on their number alone.
 
 #include "tiles.h"
 
