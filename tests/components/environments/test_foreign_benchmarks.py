@@ -111,6 +111,13 @@ def test_bfcl_is_refused_without_its_package_or_category() -> None:
         make("bfcl:multi_turn_base", {}, "text", "hermes")
 
 
+@pytest.mark.usefixtures("bfcl")
+def test_bfcl_is_refused_without_its_data(tmp_path: Path) -> None:
+    (tmp_path / "bfcl_eval" / "data" / "possible_answer" / "BFCL_v4_multi_turn_base.json").unlink()
+    with pytest.raises(UserError, match=r"no file data/possible_answer/BFCL_v4_multi_turn_base.json; pip install bfcl"):
+        make("bfcl:multi_turn_base", {}, "text", "hermes")
+
+
 class Domain:
     """The interface of an environment of tau2: an order that can be cancelled."""
 

@@ -27,8 +27,12 @@ class Dialogues:
         self.count = 0
 
     def read(self, name: str) -> list[dict[str, Any]]:
-        """Rows of a file of the package."""
-        return [json.loads(line) for line in (self.data / name).read_text(encoding="utf-8").splitlines() if line]
+        """Rows of a file of the package. Raises `ImportError` where it is not there."""
+        try:
+            text = (self.data / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise ImportError(f"bfcl_eval has no file data/{name}") from None
+        return [json.loads(line) for line in text.splitlines() if line]
 
     def ready(self) -> int:
         """The number of dialogues."""
