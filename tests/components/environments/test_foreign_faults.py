@@ -136,7 +136,7 @@ def texts(found: Story | BaseException) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("hang", "longer than 1 s on the clock"),
+        ("hang", "longer than 5 s on the clock"),
         ("spin", "s of processor time"),
         ("exit", "SystemExit: 7"),
         ("die", "exit status 7"),
@@ -150,7 +150,8 @@ def texts(found: Story | BaseException) -> list[str]:
 def test_a_fault_ends_its_episode_and_no_other(kind: str, name: str, why: str, folder: Path) -> None:
     if kind == "tools" and name in ("nan", "none"):
         pytest.skip("a tool returns no reward")
-    failed, other = both(world(kind, folder, 1.0), kind, name)
+    seconds = 5.0 if name in ("hang", "spin") else 60.0  # a busy machine takes a while to start a process
+    failed, other = both(world(kind, folder, seconds), kind, name)
     assert isinstance(failed, EnvironmentFailed) and why in str(failed)
     assert texts(other) == ["\nfine\n"] * 2
 
@@ -176,7 +177,7 @@ def gone(pids: list[int], seconds: float = 20.0) -> bool:
 @pytest.mark.parametrize("kind", ["steps", "gymnasium", "mcp"])
 def test_no_process_outlives_its_episode(kind: str, folder: Path) -> None:
     """Whether the episode ends well, hangs, or dies; the processes have sessions of their own."""
-    environment = world(kind, folder, 60.0 if kind == "mcp" else 1.0)
+    environment = world(kind, folder, 60.0 if kind == "mcp" else 5.0)
     well, _ = both(environment, kind, "leave")
     assert texts(well) == ["\nleave\n", "\nfine\n"]
     ends = ["leave and die"] if kind == "mcp" else ["leave and die", "leave and hang"]
