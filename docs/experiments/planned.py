@@ -121,7 +121,7 @@ class Measured:
         """Take what was measured before."""
         for line in lines:
             if "profile" in line:
-                parts = {name: Seen(**line[name]) for name in ("alone", "half", "busy", "shared")}
+                parts: dict[str, Any] = {name: Seen(**line[name]) for name in ("alone", "half", "busy", "shared")}
                 self.profiles[line["profile"]] = Profile(**parts, **line["numbers"])
             else:
                 self.runs[line["run"]] = Seen(**line["seen"])
